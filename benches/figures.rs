@@ -1,7 +1,7 @@
 //! The quick figures of gekkota: `cargo bench`.
 //!
 //! Each is the median of some batches on the calling thread, in a few seconds for all of them.
-//! `cargo peers NAME` measures the same beside other libraries, in processes of their own; see
+//! `cargo peers NAME` compares gekkota with other libraries, in processes of their own; see
 //! `benches/README.md`.
 
 #[path = "common/batch.rs"]

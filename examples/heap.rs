@@ -6,8 +6,9 @@
 //!
 //! A thread parses JSON documents of 6 MB with `serde_json`. It frees them, but a cache in
 //! `remember_answer` is never emptied. In the viewer, select the main thread and choose “Retained
-//! memory” above the call tree: `remember_answer` has nearly all of it, although it allocates a small
-//! part of what the parser does (“Allocated memory”). The track “malloc” shows how the memory grows.
+//! memory” above the call tree: `remember_answer` has nearly all retained memory. It allocates only
+//! a small part of what the parser allocates (“Allocated memory”). The track “malloc” shows how the
+//! memory grows.
 
 use std::collections::HashMap;
 use std::error::Error;

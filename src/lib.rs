@@ -297,7 +297,7 @@ pub use api::{
 /// | Argument | Meaning | Default |
 /// |---|---|---|
 /// | `"text"`, first | the label's text | the subcategory's label; pushed only if the profiler is active when the function begins |
-/// | `Category`, `Category, Subcategory`, or an expression of type [`ProfilingCategoryPair`] | the category | Gecko's “Other”; required if there is no text |
+/// | `Category`, `Category, Subcategory`, or an expression of type [`ProfilingCategoryPair`] | the category | Gecko's “Other”; required without a text |
 /// | `crate = path`, last | the path of gekkota | `::gekkota` |
 ///
 /// The label of an `async fn` is pushed for each poll of its future, as by [`labeled_future`],
@@ -358,7 +358,7 @@ pub mod counter {
     pub use crate::types::CounterUnit;
 }
 
-/// The seconds before something went wrong, written to a file while the session goes on.
+/// The seconds before something went wrong, written to a file while the session continues.
 pub mod dump {
     pub use crate::api::{ProfilerDump, profiler_dump, profiler_set_dumps};
     pub use crate::types::{DumpError, DumpSettings};
@@ -439,7 +439,7 @@ pub mod endpoints {
 
 /// Profiles pushed to a store of the fleet, such as Pyroscope, one after the other.
 ///
-/// A program can also be told by variables: with `MOZ_PROFILER_PUSH`, [`profiler_init`] begins to
+/// Environment variables can start this, too: with `MOZ_PROFILER_PUSH`, [`profiler_init`] begins to
 /// push.
 #[cfg(feature = "push")]
 pub mod push {

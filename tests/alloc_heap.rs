@@ -18,7 +18,7 @@ use serde_json::Value;
 #[global_allocator]
 static ALLOCATOR: ProfilerAllocator = ProfilerAllocator::system();
 
-/// Each test has the only session, and the other tests allocate little meanwhile.
+/// Makes the other tests wait: each test has the only session, and the others allocate little.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE

@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Printing {
 #[global_allocator]
 static ALLOCATOR: Printing = Printing;
 
-/// Runs in a child process: prints, closes standard error, and goes on until standard input ends.
+/// Runs in a child process: prints, closes standard error, and then runs until standard input ends.
 fn print_and_close() {
     // Ends a test that hangs.
     // SAFETY: accesses no memory.

@@ -1,5 +1,5 @@
-//! Memory for writing a profile, beside its buffer: it depends on what the profile shows, and on
-//! how often.
+//! Memory for writing a profile, in addition to its buffer: the amount depends on what the profile
+//! shows, and on how often.
 #![cfg(has_profiler)]
 
 #[path = "it/common/mod.rs"]

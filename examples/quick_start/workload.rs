@@ -1,4 +1,4 @@
-//! Runs the profiled threads. Each thread says with labels and markers what it is doing.
+//! Runs the profiled threads. Each thread describes its work with labels and markers.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! A free asks one byte of a table whether a sampled allocation may have its address; for nearly all
 //! frees the answer is no. The byte counts the live sampled allocations whose addresses share it.
 //!
-//! All memory is reserved when a session begins: nothing is allocated while the lock is held, because
+//! All memory is reserved when a session begins. The holder of the lock must not allocate, because
 //! the allocator inside may have locks of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ const FILTER_BYTES: usize = 1 << 16;
 /// Maximum number of live sampled allocations. Further ones are not sampled, because their frees
 /// could not be recognized.
 const MAX_LIVE: usize = 1 << 17;
-/// Maximum number of events that wait for the sampler. Allocations may fill half of it; beyond that
-/// they are not sampled.
+/// Maximum number of events that wait for the sampler. Allocations may fill half of this number.
+/// Further allocations are not sampled.
 const MAX_EVENTS: usize = 1 << 16;
 /// Number of frees that can be remembered while their thread cannot wait for the lock.
 const MAX_UNSEEN: usize = 64;
@@ -29,7 +29,7 @@ static FILTER: [AtomicU8; FILTER_BYTES] = [const { AtomicU8::new(0) }; FILTER_BY
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LiveAllocation {
     pub(crate) size: u64,
-    /// The bytes that it stands for.
+    /// The bytes that the allocation represents.
     pub(crate) estimated_bytes: u64,
     /// Number of the stack that allocated it; 0 without a stack.
     pub(crate) stack: u64,
@@ -42,7 +42,7 @@ pub(crate) struct LiveAllocation {
 pub(crate) struct AllocationEvent {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// The bytes that it stands for; negative for a free.
+    /// The bytes that the event represents; negative for a free.
     pub(crate) estimated_bytes: i64,
     /// Number of the stack; 0 without a stack.
     pub(crate) stack: u64,
@@ -109,7 +109,7 @@ static HAS_EVENTS: AtomicBool = AtomicBool::new(false);
 static UNSEEN: [AtomicU64; MAX_UNSEEN] = [const { AtomicU64::new(0) }; MAX_UNSEEN];
 static HAS_UNSEEN: AtomicBool = AtomicBool::new(false);
 
-/// Number of sampled allocations and frees that were dropped, because there was no space for them.
+/// Number of sampled allocations and frees that were dropped for lack of space.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 fn filter_byte(address: u64) -> &'static AtomicU8 {
@@ -271,7 +271,7 @@ pub(crate) fn live_allocations() -> Option<Vec<(u64, LiveAllocation)>> {
 }
 
 /// Reserves the memory for the allocations of a session, and forgets those of an earlier one.
-/// Returns false if there is no memory.
+/// Returns false if there is not enough memory.
 pub(super) fn prepare_live() -> bool {
     let mut by_address = NumberMap::default();
     let Some(events) = try_vec(MAX_EVENTS) else {

@@ -2,12 +2,12 @@
 //!
 //! The distances between chosen bytes have an exponential distribution. So an allocation of `size`
 //! bytes is sampled with the probability `1 - exp(-size / interval)`, whatever was allocated before
-//! it, and one that is sampled stands for `size` divided by this probability. The sums of these
+//! it. A sampled allocation represents `size` divided by this probability. The sums of these
 //! numbers are unbiased for every size.
 
 use crate::util::next_random;
 
-/// Returns how many bytes one sampled allocation of `size` bytes stands for.
+/// Returns how many bytes one sampled allocation of `size` bytes represents.
 pub(crate) fn estimated_bytes(size: u64, interval: u64) -> u64 {
     let ratio = size as f64 / interval.max(1) as f64;
     // `exp_m1` is exact for the small ratios of small allocations.

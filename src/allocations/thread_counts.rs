@@ -243,7 +243,7 @@ thread_local! {
     // They have no destructors, so destructors of other thread-locals can still use them.
     /// The place that only this thread writes, if it has one and may write it now.
     static OWN: Cell<Option<OwnCounts>> = const { Cell::new(None) };
-    /// The place that this thread writes otherwise. `None` until it has looked for one of its own.
+    /// The place that this thread writes otherwise. `None` until the thread has looked for its own.
     static OTHER: Cell<Option<&'static ThreadCounts>> = const { Cell::new(None) };
 }
 
@@ -296,7 +296,7 @@ fn take_place() -> &'static ThreadCounts {
     place
 }
 
-/// Takes a place that no thread has. Makes a block of places if there is none.
+/// Takes a place that no thread has. Makes a block of places if no place is free.
 fn free_place() -> Option<&'static ThreadCounts> {
     let mut block = &FIRST;
     loop {

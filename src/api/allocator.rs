@@ -1,10 +1,10 @@
 //! The allocator that tells the profiler about the application's memory.
 //!
 //! **Contract** (cited below):
-//! - *same call*: the caller of a method upholds what `GlobalAlloc` asks of it, and the inner
-//!   allocator is asked for the same with the same arguments;
-//! - *freed here*: the hook is told of a free before the inner allocator, and of an allocation
-//!   after it. It does not access the memory.
+//! - *same call*: the caller of a method upholds the contract of `GlobalAlloc`, and the method
+//!   calls the inner allocator's method of the same name with the same arguments;
+//! - *freed here*: the hook runs before the inner allocator frees memory, and after it allocates
+//!   memory. The hook does not access the memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -32,7 +32,7 @@ use crate::api::backend::{self, AllocationModes};
 ///   samples of allocations, with the stacks that allocated and freed them. Each byte has the same
 ///   chance to be sampled, once in 512 KiB on average
 ///   ([`allocation_interval_bytes`](crate::StartParams::allocation_interval_bytes)). Each sample
-///   has the number of bytes that it stands for, so the sums in the profile estimate the true ones.
+///   has the number of bytes that it represents, so the sums in the profile estimate the true ones.
 ///   In the viewer, choose “Retained memory”, “Allocated memory” or “Deallocated memory” above the
 ///   call tree of the main thread, which has the samples of all threads, as in Gecko.
 ///   [`profiler_heap_snapshot`](crate::memory::profiler_heap_snapshot) has what is alive now.
@@ -42,8 +42,8 @@ use crate::api::backend::{self, AllocationModes};
 ///
 /// May be used on any thread, also in destructors of thread-locals and after a fork. `errno` is
 /// kept. Of the profiler's own memory, only the buffer is left out of the counter. The rest is some
-/// megabytes in a large program, most of it from the first moments of the session on. Nothing is
-/// sampled while the session is paused.
+/// megabytes in a large program, most of which is allocated in the first moments of the session.
+/// Nothing is sampled while the session is paused.
 ///
 /// Without a session: one load more for each call. With `memory`, some nanoseconds for an
 /// allocation and its free. A sample takes some microseconds, and the innermost function of its

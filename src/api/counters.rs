@@ -77,8 +77,8 @@ pub struct ProfilerCounterTotal(backend::StaticCounter, StaticParams);
 /// session runs is in no profile.
 ///
 /// Making one takes a lock, and memory: about 500 bytes, and the texts. Dropping one takes the
-/// lock, and searches the list of counters. Without memory, or beside 10,000 others, a counter
-/// counts and is not recorded.
+/// lock, and searches the list of counters. Without memory, or if 10,000 other counters exist, a
+/// counter counts but is not recorded.
 #[derive(Debug)]
 pub struct OwnedProfilerCounter(backend::OwnedCounter);
 

@@ -48,10 +48,11 @@ impl ProfilerDump {
 /// line on standard error says so. The name of the file has the process id, the time in UTC, a
 /// number and the reason. The calling thread's track gets a marker “Dump” with the reason.
 ///
-/// The session goes on, so a program that keeps a session running at a low rate can look back
-/// whenever something goes wrong. How far depends on the session's capacity: what the buffer has
-/// dropped is not in the file. [`profiler_set_dumps`] sets further causes, and the folder. Default:
-/// the folder for temporary files. Callbacks for changes of the profiler's state are not called.
+/// The session continues, so a program that keeps a session running at a low rate can look back
+/// whenever something goes wrong. How far depends on the session's capacity: data that the buffer
+/// has dropped are not in the file. [`profiler_set_dumps`] sets further causes, and the folder.
+/// Default: the folder for temporary files. Callbacks for changes of the profiler's state are not
+/// called.
 ///
 /// May be called from any thread, but not in a signal handler. Cost: the creation of a
 /// thread; if the last dump was too short a time ago, some loads.
@@ -69,7 +70,8 @@ pub fn profiler_dump(last: Duration, reason: &str) -> Result<ProfilerDump, DumpE
     backend::dump(Some(last), format_args!("{reason}")).map(ProfilerDump)
 }
 
-/// Sets where dumps go, and what causes one beside [`profiler_dump`]. `None` ends all other causes.
+/// Sets where dumps go, and what causes a dump in addition to [`profiler_dump`]. `None` ends all
+/// other causes.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -116,7 +118,8 @@ fn install_panic_hook() {
     }
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        // Begins before the other hook, which may end the process, and is written meanwhile.
+        // The dump begins before the other hook, which may end the process, and is written while
+        // that hook runs.
         let written = begin_dump_at_panic(info);
         before(info);
         if let Some(written) = written {

@@ -55,7 +55,7 @@
 /// - `MOZ_PROFILER_STARTUP` is off, or `MOZ_PROFILER_STARTUP_NO_BASE=1` leaves the start to
 ///   `profiler_init`.
 /// - The program has the rights of another user (set-user-id), and reads no variable.
-/// - The macro stands in a library that a program loads, a `cdylib` for example. The library's
+/// - The macro is in a library that a program loads, a `cdylib` for example. The library's
 ///   constructor runs on any thread, at any time.
 /// - This build contains no profiler.
 ///

@@ -19,7 +19,8 @@ use crate::util::{PolledWith, ShortText};
 /// remove labels and script frames that were pushed after it.
 ///
 /// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
-/// left out)” for the rest. A thread holds at most 1,048,576 of them; further ones are lost.
+/// left out)” for the rest. A thread holds at most 1,048,576 labels and script frames; further ones
+/// are lost.
 ///
 /// The viewer would mistake some texts for an address (`0x…`) or for a function in a file or
 /// library (`read (a.rs:3)`). The profile inserts a no-break space into such texts, at the

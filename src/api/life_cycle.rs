@@ -46,9 +46,9 @@ use crate::types::{StartError, StartParams};
 /// fails changes nothing. A child of `fork` has no profile to save, however it ends.
 ///
 /// If the interrupted code holds a lock that the save needs, such as the allocator's, the save
-/// cannot be done. The program then goes on with its end, after ten seconds to two minutes.
+/// cannot be done. The program then ends without the save, after ten seconds to two minutes.
 ///
-/// Cost of being ready: a sleeping thread, and handlers of the four signals. There are none if
+/// Cost of being ready: a sleeping thread, and handlers of the four signals. Both are absent if
 /// nothing asks for a profile.
 #[doc(alias = "AUTO_PROFILER_INIT")]
 #[derive(Debug)]
@@ -135,12 +135,12 @@ impl AutoProfilerInitBuilder {
 /// program](AutoProfilerInit#ends-of-the-program) that can be noticed, as `MOZ_PROFILER_SHUTDOWN`
 /// does.
 ///
-/// In the path, the first `%p` stands for the process id. In the name of the file, the first `%n`
-/// stands for the process's name
+/// In the path, the first `%p` becomes the process id. In the name of the file, the first `%n`
+/// becomes the process's name
 /// ([`profiler_set_process_name`](crate::api::process::profiler_set_process_name)), and the first
-/// `%t` for its type. Of name and type, at most 32 characters are used, and what is neither a
-/// letter nor a digit nor one of `-_+` becomes `_`. The ending selects the format. The profile is
-/// that of the running session, or else of the last
+/// `%t` its type. At most 32 characters each of name and type are used. In both, characters other
+/// than letters, digits and `-_+` become `_`. The ending selects the format. The profile is that of
+/// the running session, or else of the last
 /// [`ProfilerSession`](crate::api::session::ProfilerSession) that ended since [`profiler_init`]. A
 /// line on standard error names the file or the error. State-change callbacks are called only if
 /// the program calls [`profiler_shutdown`].
@@ -174,7 +174,7 @@ pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
 /// # Environment
 /// For a bad value, the profiler prints the error and the variable's usage to standard error, and
 /// stays off. An unknown variable that begins with `MOZ_PROFILER_`, and an unknown feature name,
-/// are reported with the known name that is like it, if there is one, and ignored.
+/// are reported and ignored. The report has the most similar known name, if any name is similar.
 ///
 /// A program that runs with more rights than the user who started it, a set-user-id program for
 /// example (`AT_SECURE`), reads no variable: that user chose the values.
@@ -194,7 +194,7 @@ fn push_if_asked() {
     backend::push_of_variables();
 }
 
-/// Pushes what is left before the session ends.
+/// Pushes the remaining data before the session ends.
 fn stop_pushing() {
     #[cfg(all(has_profiler, feature = "push"))]
     backend::stop_pushing();

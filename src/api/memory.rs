@@ -6,10 +6,10 @@ use crate::api::profile::Profile;
 /// Returns a profile of the memory that is allocated now, with the stacks that allocated it, and
 /// without any other data of the session.
 ///
-/// It has the sampled allocations since the session began that have not been freed; nothing is
-/// sampled while the session is paused. Each stands for a number of bytes, and the sums estimate
-/// the true ones. In the viewer, they are “Retained memory” of the main thread's track. A pprof
-/// profile ([`Format::Pprof`](crate::profile::Format)) has `inuse_space` and `inuse_objects`.
+/// It has the sampled allocations since the session began that have not been freed. A paused
+/// session samples no allocations. Each sample represents a number of bytes, and the sums estimate
+/// the true ones. In the viewer, the samples are “Retained memory” of the main thread's track. A
+/// pprof profile ([`Format::Pprof`](crate::profile::Format)) has `inuse_space` and `inuse_objects`.
 ///
 /// Needs a running session with
 /// [`Features::NATIVE_ALLOCATIONS`](crate::Features::NATIVE_ALLOCATIONS), and a

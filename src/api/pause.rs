@@ -37,9 +37,9 @@ pub fn profiler_resume() {
 /// Pauses sampling: from now on the session records no samples and no rows of counters, but still
 /// records markers. Does nothing while the profiler is inactive or sampling is already paused.
 ///
-/// Otherwise like [`profiler_pause`], and independent of it: samples are taken only while neither
-/// pause is in effect. In the profile's `pausedRanges` the reason is `collecting`, the only other
-/// reason that the format has. State-change callbacks are not called. Idea: Gecko's
+/// In all else, this is like [`profiler_pause`], but independent of it: samples are taken only
+/// while neither pause is in effect. In the profile's `pausedRanges`, the reason is `collecting`,
+/// the only other reason that the format has. State-change callbacks are not called. Idea: Gecko's
 /// `profiler_pause_sampling`.
 pub fn profiler_pause_sampling() {
     backend::pause_sampling();

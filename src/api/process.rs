@@ -21,10 +21,10 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
 
 /// Sets the kind of process in the profile, such as `worker`.
 ///
-/// Threads have it beside the process's name, so that a reader can group the processes of one
-/// profile by it. It is also in the name of the file that a signal saves. The default, and the
-/// meaning of an empty text, is `default`, which is Gecko's type for the process that the user
-/// started. It can be set again, and lasts until
+/// Each thread in the profile has the kind and the process's name, so that a reader can group
+/// processes by kind. The kind is also in the name of the file that a signal saves. The default,
+/// and the meaning of an empty text, is `default`, which is Gecko's type for the process that the
+/// user started. It can be set again, and lasts until
 /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). The viewer has names of its
 /// own for Gecko's types, such as `tab` and `gpu`.
 ///
@@ -41,10 +41,10 @@ pub fn profiler_set_process_type(process_type: &str) {
 
 /// Sets the program's version in the profile.
 ///
-/// The viewer shows the number at its beginning beside the program's name, and the whole version
-/// with the further information about the profile. An empty text removes it. It can be set again,
-/// and lasts until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). Without it,
-/// the profile has the build id of the executable, which tells builds apart, too.
+/// The viewer shows the number at the beginning of the version next to the program's name. The
+/// whole version is in the further information about the profile. An empty text removes it. It can
+/// be set again, and lasts until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown).
+/// Without it, the profile has the build id of the executable, which tells builds apart, too.
 ///
 /// May be called from any thread, whether or not the profiler is active. Cost: a lock and a copy.
 ///
@@ -159,7 +159,7 @@ pub fn profiler_wait_for_sampling_of_children(timeout: Duration) -> usize {
     backend::wait_for_sampling_of_children(timeout)
 }
 
-/// Prepares a command that replaces the program of this process, so that the profile goes on.
+/// Prepares a command that replaces the program of this process, so that the profile continues.
 ///
 /// A call of [`exec`](std::os::unix::process::CommandExt::exec) ends the session, and with it all
 /// that was recorded. After this call, a program that calls
@@ -173,7 +173,8 @@ pub fn profiler_wait_for_sampling_of_children(timeout: Duration) -> usize {
 /// In a child process that takes part in its parent's session, the parent keeps what was recorded
 /// before, and this call passes no file on.
 ///
-/// Sampling is paused from this call on. Drop the result if `exec` fails: the session goes on.
+/// Sampling is paused from this call on. Drop the result if `exec` fails: the session then
+/// continues.
 ///
 /// May be called from any thread. Cost: that of writing the profile with its names, which may take
 /// seconds, and a descriptor that the new program closes in `profiler_init`. A process that another
@@ -191,7 +192,7 @@ pub fn profiler_wait_for_sampling_of_children(timeout: Duration) -> usize {
 ///
 /// # Errors
 /// The error of the file without a name that the profile is written to, in `/var/tmp`, `/tmp` or
-/// memory. The command is usable, and the session goes on.
+/// memory. The command is usable, and the session continues.
 pub fn profiler_prepare_exec(command: &mut Command) -> io::Result<ExecHandover> {
     let inner = backend::prepare_exec(command)?;
     Ok(ExecHandover { _inner: inner })
@@ -232,7 +233,8 @@ pub struct ExecHandover {
 /// # Errors
 /// [`ExitProfileError`] if the profiler is inactive, if the text is not a profile, if it is larger
 /// than a quarter of the session's capacity or than 1 GiB, if it contains more than 16 levels of
-/// processes within processes, or if there is no memory for its copies. The text is dropped.
+/// processes within processes, or if there is not enough memory for its copies. The text is
+/// dropped.
 pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
     backend::received_exit_profile(profile.into())
 }

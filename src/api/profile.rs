@@ -76,8 +76,8 @@ impl Profile {
     /// takes about as much memory as the file's chunks, and leaves the file where it is.
     ///
     /// # Errors
-    /// [`RescueError`]: the file cannot be read, is no crash file or one of another version, or is
-    /// damaged.
+    /// [`RescueError`]: the file cannot be read, is not a crash file, is one of another version, or
+    /// is damaged.
     pub fn rescue(path: impl AsRef<Path>) -> Result<Self, RescueError> {
         backend::rescue(path.as_ref()).map(Self::of_session)
     }
@@ -222,7 +222,7 @@ impl Profile {
     ///
     /// # Errors
     /// [`StreamError::Io`] if one of the profiles has no CPU time (or no samples, if it has no CPU
-    /// times), or if there is no memory.
+    /// times), or if there is not enough memory.
     pub fn diff(&self, after: &Self) -> Result<ProfileDiff, StreamError> {
         self.diff_with(after, &DiffOptions::default())
     }
@@ -263,12 +263,12 @@ impl Profile {
     /// ```
     ///
     /// The times come from the thread's samples and the CPU times between them, so a wait or a
-    /// stack is exact to one interval of the sampler at its begin and at its end. What a blocked
-    /// thread waits for is told by its system call and the functions around it. A thread that was
-    /// woken and gets no processor still counts as waiting for what it waited for, unless a sample
+    /// stack is exact to one interval of the sampler at its begin and at its end. The system call
+    /// of a blocked thread, and the functions around it, show what the thread waits for. A thread
+    /// that was woken but gets no processor still counts as waiting for the same, unless a sample
     /// found that it waited for a processor. Without the feature `cpu`, a sample that does not wait
-    /// counts as one on CPU. With the feature `contextswitches`, the kernel tells how much of the time between samples that ran was a wait
-    /// for a processor, as a mean over some 300 ms.
+    /// counts as one on CPU. With the feature `contextswitches`, the kernel tells how much of the
+    /// time between samples that ran was a wait for a processor, as a mean over some 300 ms.
     ///
     /// A request on several threads needs a trace id in the contexts of its samples
     /// ([`context`](crate::context)), or in those of its waits: with the feature
@@ -280,7 +280,7 @@ impl Profile {
     ///
     /// # Errors
     /// The profile has no such request ([`ErrorKind::NotFound`](std::io::ErrorKind::NotFound)), or
-    /// there is no memory.
+    /// there is not enough memory.
     pub fn explain(&self, request: &SlowRequest) -> std::io::Result<Explanation> {
         match &self.source {
             Source::Session(frozen) => frozen.explain(&request.0),
@@ -316,7 +316,7 @@ impl Profile {
     /// | `samples_without_stack` | samples of running threads that could not be interrupted, for example because they block the signal; each says why |
     /// | `handler_replacements` | times that foreign code replaced the signal's handler; while none of `SIGURG`, `SIGPROF` and `SIGSTKFLT` is free of foreign handlers, running threads have no stacks |
     /// | `dropped_samples` | samples that were dropped, because the buffer had no space or the system no memory |
-    /// | `lost_waits` | waits of async tasks, or rows of them, that were lost for lack of space |
+    /// | `lost_waits` | waits of async tasks, or rows of these waits, that were lost for lack of space |
     /// | `left_out_wait_intervals` | waits of 10 ms or more without an interval of their own, because there were too many |
     /// | `lost_marker_stacks` | stacks of markers that were lost for lack of memory |
     /// | `dropped_ended_threads` | ended threads that were dropped with their samples and markers, because the session kept too many |
@@ -360,7 +360,7 @@ impl DiffOptions {
     /// Compares times per unit of work, such as a request: each marker with this name is one. An
     /// interval counts when it ends. Default: times a second.
     ///
-    /// The same work then has the same time, whatever the load was and however long the profiles are.
+    /// Equal work then has equal times, whatever the load was and however long the profiles are.
     #[must_use]
     pub fn per(mut self, marker: impl Into<String>) -> Self {
         self.per = Some(marker.into());
@@ -384,8 +384,8 @@ pub struct ProfileDiff {
 
 impl ProfileDiff {
     /// Returns whether the functions whose self time surely changed take more time than before, all
-    /// together. So a fix is no regression if new functions do the work in less time. If no self time
-    /// surely changed, returns whether a total time surely grew and none fell.
+    /// together. So a fix is not a regression if new functions do the work in less time. If no self
+    /// time surely changed, returns whether a total time surely grew and none fell.
     pub fn is_regression(&self) -> bool {
         self.diff.is_regression()
     }

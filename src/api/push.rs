@@ -41,8 +41,8 @@ use crate::types::{PushCounts, PushError, PushSettings, StartParams};
 /// kill loses what is not in the queue's folder yet: the time since the last profile.
 ///
 /// **Its end.** [`Pusher::stop`], a drop, and [`profiler_shutdown`](crate::profiler_shutdown) push
-/// what is left and take less than a second. A profile whose functions have no names by then is
-/// lost if the program ends at once. The child of a fork pushes nothing until it calls this.
+/// the remaining data and take less than a second. A profile whose functions have no names by then
+/// is lost if the program ends at once. The child of a fork pushes nothing until it calls this.
 ///
 /// May be called from any thread. Cost: four threads that sleep most of the time, the session, and
 /// the writing of each profile. The first profile takes longer: it reads the debug information of
@@ -100,8 +100,8 @@ impl Pusher {
     ///
     /// If the current session is the pusher's, the samples so far are pushed, and a session with
     /// these parameters begins at once, or as soon as no other client uses the current one. No
-    /// thread is sampled for some milliseconds between the two. If the application wants the
-    /// session, too, it goes on as it is, and the parameters are those of the pusher's next
+    /// thread is sampled for some milliseconds between the two. If the application uses the
+    /// session, too, the session continues unchanged, and the parameters apply to the pusher's next
     /// session.
     ///
     /// May be called from any thread. Another thread does the work.

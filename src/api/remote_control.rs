@@ -22,7 +22,7 @@ use crate::types::{ControlSignals, StartError};
 /// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
 /// previous handler is called afterwards, with the kernel's arguments.
 /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) restores the previous handler,
-/// unless another handler has replaced the profiler's by then. If there was no previous handler,
+/// unless another handler has replaced the profiler's by then. If the signal had no handler before,
 /// the profiler's stays installed and does nothing, because the default action would end the
 /// process when a late signal arrives. A second call changes the signals and the folder; if it
 /// fails, they stay as they were. In the child of a `fork` the signals have no effect on the

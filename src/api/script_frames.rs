@@ -23,9 +23,9 @@ pub struct ScriptFunction(&'static backend::ScriptFunction);
 /// May be called from any thread, whether or not the profiler is active. Another call with the same
 /// name, file, line and column returns the same function, and takes no further memory. A function
 /// is kept until the process ends, because samples refer to it by number. After 1,048,576 different
-/// functions or 256 MiB of them, and without memory for another one, all further ones are recorded
-/// as “(too many script functions)”. Therefore take names from code, not from data. For data, use
-/// [`auto_profiler_label_dynamic_relevant_for_js!`][data].
+/// functions, after 256 MiB of functions, or without memory for another one, all further functions
+/// are recorded as “(too many script functions)”. Therefore take names from code, not from data.
+/// For data, use [`auto_profiler_label_dynamic_relevant_for_js!`][data].
 ///
 /// Cost: a lock and a lookup in a hash table, about 0.1 µs; for a new function about 1 µs and 200
 /// bytes. An interpreter should store the result with its own function.
@@ -139,7 +139,7 @@ impl fmt::Debug for ScriptFunction {
 ///
 /// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
 /// left out)” for the rest, which may hide the innermost function. A thread holds at most 1,048,576
-/// of them; further ones are lost.
+/// labels and script frames; further ones are lost.
 ///
 /// Cost: a few stores, about as much as an
 /// [`AutoProfilerLabel`](crate::api::labels::AutoProfilerLabel) without a text. Neither the push

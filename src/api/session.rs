@@ -27,7 +27,7 @@ use crate::types::{Generation, StartError, StartParams, StreamError, WhileOtherR
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # Sessions beside each other
+/// # If another session runs
 ///
 /// A process has one session at a time. What a start does while another session runs depends on the
 /// other session:
@@ -43,9 +43,9 @@ use crate::types::{Generation, StartError, StartParams, StreamError, WhileOtherR
 /// # Tests and benchmarks
 ///
 /// The tests of one binary run on several threads of one process. A test that needs a session of
-/// its own takes its turn. A session records all threads of the process, so it sees those of tests
-/// that run beside it. Give the test's threads names of their own, and let the session record only
-/// these:
+/// its own takes its turn. A session records all threads of the process, including those of tests
+/// that run at the same time. Give the test's threads names of their own, and let the session
+/// record only these:
 ///
 /// ```
 /// use gekkota::{ProfilerSession, StartParams, ThreadGuard};
@@ -67,11 +67,11 @@ use crate::types::{Generation, StartError, StartParams, StreamError, WhileOtherR
 /// # }
 /// ```
 ///
-/// Neither the number of samples nor their shares are the same in two runs, so a test should not
-/// depend on them. In a benchmark, start the session before the measured loop and finish it after the
-/// loop: to start, to stop and to write a profile takes milliseconds. Compare two versions of a
-/// program with [`Profile::diff`], which knows chance from change. The example `criterion_profiler`
-/// records a profile of each Criterion benchmark.
+/// The number of samples and their shares differ from run to run, so a test should not depend on
+/// them. In a benchmark, start the session before the measured loop and finish it after the loop:
+/// to start, to stop and to write a profile takes milliseconds. Compare two versions of a program
+/// with [`Profile::diff`], which knows chance from change. The example `criterion_profiler` records
+/// a profile of each Criterion benchmark.
 ///
 /// [`profiler_start`]: crate::api::life_cycle::profiler_start
 #[derive(Debug)]

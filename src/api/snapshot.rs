@@ -100,17 +100,17 @@ impl SnapshotOptions {
     /// few rows whatever the maximum is: at the beginning and at the end of each sleep. These do not
     /// count as left out. In a viewer, a range within such a sleep has no row of the thread.
     ///
-    /// In the format of the Firefox Profiler, 64 or more threads of a process have one track if they
-    /// sleep at the same place throughout, and their names differ by numbers only. The track shows one
-    /// of the threads, and its name says for how many it stands: `pool-7 (1 of 998 asleep alike)`. The
-    /// others are left out of the file, with at most 0.1 ms of CPU time each: their samples count
-    /// nowhere in it. A report that is made of such a file lacks them, too. All other formats but
-    /// Gecko's have all threads. A thread that has markers, or has used more CPU time, keeps its own
-    /// track.
+    /// In the format of the Firefox Profiler, 64 or more threads of a process have one track if
+    /// they sleep at the same place throughout, and their names differ by numbers only. The track
+    /// shows one of the threads, and its name says how many threads it represents:
+    /// `pool-7 (1 of 998 asleep alike)`. The other threads, with at most 0.1 ms of CPU time each,
+    /// are left out of the file: their samples count nowhere in the file. A report that is made
+    /// from such a file lacks these samples, too. All other formats but Gecko's have all threads. A
+    /// thread that has markers, or has used more CPU time, keeps its own track.
     ///
-    /// The same holds in Gecko's format for a session and for the profile of a crash file. There,
-    /// children that have ended keep all tracks, and so does a program that has called `exec`, and a
-    /// file that is converted from another format.
+    /// Gecko's format has these tracks for a session and for the profile of a crash file. In
+    /// Gecko's format, all tracks are kept for children that have ended, for a program that has
+    /// called `exec`, and for a file that is converted from another format.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;
@@ -167,8 +167,8 @@ impl SnapshotOptions {
     }
 
     /// Embeds the sources of the program's own crates in a profile in the format
-    /// [`Format::Processed`], up to this size in bytes. The viewer then shows them to whoever gets
-    /// the profile, without a server. Default: 0, which embeds none.
+    /// [`Format::Processed`], up to this size in bytes. The viewer then shows the sources to
+    /// everyone who has the profile, without a server. Default: 0, which embeds none.
     ///
     /// Embeds only files that the debug information of their module names, if the module is on this
     /// machine with the build id that the profile has. Sources of other packages and of Rust are
@@ -263,7 +263,7 @@ pub fn profiler_stream_json(
     out: &mut dyn Write,
     options: &SnapshotOptions,
 ) -> Result<(), StreamError> {
-    // First, so that the progress reaches its end even if there is no session.
+    // First, so that the progress reaches its end even without a session.
     let options = options.to_write_options(Format::Gecko);
     let profile = backend::freeze(None).ok_or(StreamError::Inactive)?;
     profile.write_once(&options, out).map_err(StreamError::Io)
@@ -281,15 +281,16 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 
 /// Saves the profile so far to a file that only its owner can read. The session continues.
 ///
-/// `%p`, `%n` and `%t` in the path stand for the process id, name and type
+/// `%p`, `%n` and `%t` in the path become the process's id, name and type
 /// ([`profiler_save_at_exit`](crate::api::life_cycle::profiler_save_at_exit)). The ending of the
 /// name selects the format, as [`Format::of_path`] documents it: `out.json` opens in the Firefox
 /// Profiler. A further `.gz` makes a compressed file. Addresses get names, unless
 /// `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///
-/// - **Little memory.** If there is no memory for the whole profile, addresses stay unnamed, or
-///   only the newest part is written, and `left_out_bytes` in `meta.losses` says so. If there is no
-///   memory even for a small part, the result is an error, and a later save can succeed.
+/// - **Little memory.** If there is not enough memory for the whole profile, addresses stay
+///   unnamed, or only the newest part is written, and `left_out_bytes` in `meta.losses` says so. If
+///   there is not even enough memory for a small part, the result is an error, and a later save can
+///   succeed.
 /// - **Complete or absent.** The profile is written to a temporary file in the same folder, which
 ///   then takes the place of the file. The temporary file has no name where the file system allows
 ///   that, so a killed process leaves nothing behind. Otherwise, the next save in this folder
@@ -302,10 +303,10 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// - **Links.** A symbolic link is followed and kept. It is refused if another user may have
 ///   planted it: in a folder where each user may create files, as in `/tmp`, it belongs neither to
 ///   the user of this process nor to the folder's owner. The kernel has the same rule,
-///   `fs.protected_symlinks`; the profiler applies it even if that is off. The same holds for
-///   pipes.
-/// - **Devices and pipes**, `/dev/stdout` for example, are written directly. A pipe that nobody reads
-///   for five seconds is an error.
+///   `fs.protected_symlinks`; the profiler applies it even if that is off. These rules hold for
+///   pipes, too.
+/// - **Devices and pipes**, `/dev/stdout` for example, are written directly. A pipe from which no
+///   process reads for five seconds is an error.
 /// - **Signals.** A write to a pipe without a reader, or beyond the maximum size of a file, is an
 ///   error. It raises no signal (`SIGPIPE`, `SIGXFSZ`), so it does not end the program.
 ///

@@ -65,20 +65,19 @@ pub fn profiler_suspend_and_sample_thread(
 
 /// Copies the calling thread's stack and labels at this point. The copy can be unwound later.
 ///
-/// Returns `None` if there is no memory for the copy, or in a build without the profiler. May be
-/// called from any thread, registered or not, with or without a session. On a stack that is not the
-/// thread's own (a signal stack, a coroutine), the copy contains only the innermost frame, and is
-/// marked as truncated. Of a stack that uses more than 1 MiB, the youngest MiB is copied, and the
-/// copy is marked as truncated, too.
+/// Returns `None` if there is not enough memory for the copy, or in a build without the profiler.
+/// May be called from any thread, registered or not, with or without a session. On a stack that is
+/// not the thread's own (a signal stack, a coroutine), the copy contains only the innermost frame,
+/// and is marked as truncated. Of a stack that uses more than 1 MiB, the youngest MiB is copied,
+/// and the copy is marked as truncated, too.
 ///
 /// Cost: 0.1 µs, and the copy of the used part of the stack, at most 1 MiB. Takes no lock, except
 /// that the first call in the process lists the loaded modules under the loader's lock, in about
 /// 0.5 ms. The first call on a thread asks the system for the stack's bounds. A call reuses the
-/// memory of a dropped backtrace of about the same size, if there is one; otherwise it allocates.
-/// Once neither is necessary, the function makes no system call and may be called in any signal
-/// handler. Until then, it may be called only in a handler that did not interrupt the allocator.
-/// Idea: Gecko's `profiler_capture_backtrace`, which unwinds at once and allocates 128 KiB each
-/// time.
+/// memory of a dropped backtrace of about the same size; without one, it allocates. Once neither is
+/// necessary, the function makes no system call and may be called in any signal handler. Until
+/// then, it may be called only in a handler that did not interrupt the allocator. Idea: Gecko's
+/// `profiler_capture_backtrace`, which unwinds at once and allocates 128 KiB each time.
 #[doc(alias = "profiler_capture_backtrace_into")]
 #[doc(alias = "profiler_get_backtrace")]
 #[inline(always)]
@@ -219,7 +218,7 @@ impl StackSample {
 
     /// Returns, for each of [`frames`](Self::frames), the functions that it represents: inlined
     /// functions first, innermost first, then the function that contains them. An entry is empty if
-    /// there is no name.
+    /// no name was found.
     ///
     /// The first call looks the names up in the debug information and symbol tables on this
     /// machine, which takes some ms to seconds. A module that has been unloaded since yields no

@@ -80,8 +80,8 @@ pub fn profiler_get_available_features() -> Features {
 /// Returns the settings of the running session, after adjustment, or `None` while the profiler is
 /// inactive.
 ///
-/// Adjusted features lack the unavailable ones and include those that are implied. The signal is
-/// the one in use. Passing the result to
+/// Adjusted features lack the unavailable ones and include the implied ones. The signal is the one
+/// in use. Passing the result to
 /// [`profiler_ensure_started`](crate::api::life_cycle::profiler_ensure_started) keeps the running
 /// session. Passing it to [`profiler_start`](crate::api::life_cycle::profiler_start) starts another
 /// session like it. May be called from any thread. Cost: the profiler's lock for a moment.

@@ -20,7 +20,7 @@ pub(crate) struct BufferSnapshot {
     chunk_memory: ChunkMemory,
     /// Bytes in the chunks that this snapshot dropped after the session had discarded them.
     dropped_discarded_bytes: u64,
-    /// Bytes in the chunks that were left out because there was no memory to write them.
+    /// Bytes in the chunks that were left out because there was not enough memory to write them.
     pub(crate) left_out_bytes: u64,
     pub(crate) statistics: BufferStatistics,
     /// What an earlier snapshot had.
@@ -82,7 +82,7 @@ impl BufferSnapshot {
     }
 
     /// Creates a snapshot of these chunks, whatever their bytes are, in this order. Returns `None` if
-    /// there is no memory.
+    /// there is not enough memory.
     pub(crate) fn of_complete(
         chunks: Vec<Vec<u8>>,
         complete_since: Option<TimeStamp>,

@@ -291,8 +291,8 @@ impl ChunkedBuffer {
         self.largest_block_bytes.load(Ordering::Relaxed)
     }
 
-    /// Drops all entries and accepts entries of `session` from now on. The chunks' memory comes from
-    /// `area`, if there is one.
+    /// Drops all entries and accepts entries of `session` from now on. With an `area`,
+    /// the chunks' memory comes from it.
     pub(crate) fn begin_session(
         &self,
         session: Generation,
@@ -475,7 +475,7 @@ impl ChunkedBuffer {
                     lane.set_next(chunks.begin(chunk, lane.index));
                 }
                 // The lane's writer ended while the chunk was allocated without the lock, or there
-                // is no memory for a longer list.
+                // is not enough memory for a longer list.
                 Some(_) => chunks.manager.forget_unreleased(bytes),
                 None => chunks.forget_allocation(bytes),
             }
@@ -599,9 +599,9 @@ impl ChunkedBuffer {
         allowed_bytes.min(manager.max_total_bytes() as u64)
     }
 
-    /// Returns the changes of the chunks since this reader has last asked, folded into one, and the
-    /// size of what the session keeps outside the chunks, in bytes. [`Update::Final`] stands for no
-    /// session.
+    /// Returns the changes of the chunks since this reader last asked, folded into one, and the
+    /// size of what the session keeps outside the chunks, in bytes. Without a session, returns
+    /// [`Update::Final`].
     pub(crate) fn read_update(&self, reader: UpdateReader) -> (Update, u64) {
         let mut state = self.state.lock();
         let Some(chunks) = &mut state.chunks else {
@@ -659,7 +659,7 @@ impl BufferForkGuard<'_> {
         let abandoned = AbandonedSession {
             _chunks: self.state.chunks.take(),
         };
-        // The parent goes on with its crash file, whose pages the child shares.
+        // The parent still uses its crash file, whose pages the child shares.
         if let Some(area) = abandoned._chunks.as_ref().and_then(SessionChunks::area) {
             area.disown();
         }

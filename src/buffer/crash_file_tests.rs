@@ -34,7 +34,7 @@ fn head(area: &CrashArea) -> AreaHead {
 fn found(area: &CrashArea) -> FoundChunks {
     let mut image = vec![0; area.bytes() as usize];
     area.read_at(&mut image, 0).expect("memory");
-    // The words of the memory are those of the chunks, too, because the test stands still.
+    // The copy is consistent, because no thread writes to the area while the test reads it.
     let read = |bytes: &mut [u8], at: u64| {
         bytes.copy_from_slice(&image[at as usize..][..bytes.len()]);
         Ok(bytes.len())
@@ -151,7 +151,7 @@ fn facts_are_written_again_when_the_space_is_nearly_used_up() {
             rewrites += 1;
             area.rewrite_facts(|write| {
                 write(b"lasting");
-                // One comes meanwhile, from another thread.
+                // Another thread may add a fact during the rewrite.
                 area.add_fact(b"meanwhile");
             });
             let facts = read_all();
@@ -196,7 +196,7 @@ fn damaged_heads_are_counted_and_give_no_chunk() {
         (found.chunks.len(), found.damaged)
     };
     for (at, value, expected) in [
-        // In the midst of a change, and of another session.
+        // A chunk that is being changed, and a chunk of another session.
         (0, 3, (0, 0)),
         (40, 9, (0, 0)),
         // More complete bytes than the chunk has, and sizes that no chunk has.

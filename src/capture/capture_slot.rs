@@ -268,8 +268,8 @@ impl CaptureSlot {
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
 
-    /// Binds the slot to a thread that has not registered. Nobody has told the thread's pointer and
-    /// the bounds of its stack. The slot accepts only an answer to a signal that the sampler has
+    /// Binds the slot to a thread that has not registered. Its thread pointer and the bounds of its
+    /// stack are unknown. The slot accepts only an answer to a signal that the sampler has
     /// sent for its own request, which only that thread receives. Called by the sampler.
     pub(crate) fn bind_to_found_thread(&self, other_stack_bytes: usize) {
         self.event_delay.reset();

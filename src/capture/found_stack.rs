@@ -1,10 +1,11 @@
 //! The bounds of the stack of a thread that has not registered, as far as the sampler can prove them.
 //!
-//! Nobody tells the bounds of another thread's stack. But glibc and musl place a thread's control
-//! block, to which the thread pointer points, above the stack in the same memory. So if all memory
-//! from the stack pointer to the thread pointer is readable, without the guard page that nearly every
-//! stack has at its end, it is this thread's stack. The main thread's control block lies elsewhere; but a main
-//! thread that has not registered has no handler that would copy its stack.
+//! The system does not report the bounds of another thread's stack. But glibc and musl place a
+//! thread's control block, to which the thread pointer points, above the stack in the same memory.
+//! So if all memory from the stack pointer to the thread pointer is readable, without the guard
+//! page that nearly every stack has at its end, it is this thread's stack. The main thread's
+//! control block lies elsewhere; but a main thread that has not registered has no handler that
+//! would copy its stack.
 //!
 //! **Contract** (cited below):
 //! - *own stack*: memory between a thread's stack pointer and its control block, all of which is
@@ -31,7 +32,7 @@ const PAGE_BYTES: u64 = 4096;
 /// Number of pages that are checked at once.
 const PAGES_AT_ONCE: usize = 64;
 
-/// What is known of the stack of a thread that has not registered.
+/// The stack of a thread that has not registered, as far as the sampler knows it.
 #[derive(Debug)]
 pub(crate) struct FoundStack {
     bounds: StackBounds,

@@ -90,7 +90,7 @@ impl SlotWriter<'_> {
     }
 
     /// Copies the labels; `None` when some memory was not readable, which means that the labels
-    /// were changing, or when there is no memory.
+    /// were changing, or when there is not enough memory.
     fn copy_labels_remotely(&mut self) -> Option<()> {
         let address = self.slot.profiling_stack.load(Ordering::Acquire) as u64;
         if address == 0 {
@@ -157,7 +157,7 @@ unsafe impl PlainNumbers for RemoteStack {}
 unsafe impl PlainNumbers for ProfilingStackFrame {}
 
 /// Reads `count` values from an address in another thread's memory; `None` when they are not
-/// readable, or if there is no memory.
+/// readable, or when there is not enough memory.
 fn read_remote<T: PlainNumbers>(address: u64, count: usize) -> Option<Vec<T>> {
     let mut values = try_vec(count)?;
     values.resize(count, T::default());

@@ -31,7 +31,7 @@ const PARTS: CaptureParts = CaptureParts {
     labels: true,
 };
 
-/// The slots of one thread, beside its own.
+/// The further slots of one thread, in addition to its own slot.
 #[derive(Debug)]
 pub(crate) struct SlotBatch {
     own: Arc<SlotHandle>,
@@ -48,7 +48,7 @@ impl CaptureSlot {
             return None;
         }
         let mut link = self.next_in_batch.load(Ordering::Acquire);
-        // A list that changes meanwhile might have no end.
+        // The limit ends the loop even if the list changes during the walk.
         for _ in 0..BATCH_SLOTS {
             let slot = find_slot_in_handler(number_of_link(link)?)?;
             if slot.phase() == SlotPhase::Requested {

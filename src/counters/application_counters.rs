@@ -51,7 +51,7 @@ impl CounterValues {
         }
     }
 
-    /// Reads both numbers. A change that happens meanwhile may be in only one of them.
+    /// Reads both numbers. A concurrent change may be in only one of them.
     fn read(&self) -> CounterReading {
         CounterReading {
             count: self.count.load(Ordering::Relaxed),

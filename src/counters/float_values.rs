@@ -80,8 +80,8 @@ impl ScaledFloat {
         }
     }
 
-    /// Reads both numbers. A change that happens meanwhile may be in only one of them. A number
-    /// beyond the limits of the type is the limit.
+    /// Reads both numbers. A concurrent change may be in only one of them. A number beyond the
+    /// limits of the type becomes the limit.
     pub(crate) fn read(&self) -> CounterReading {
         let value = (self.values.value() - self.base.0) * self.parts_of_one;
         CounterReading {

@@ -434,7 +434,7 @@ impl OwnedCounter {
     }
 }
 
-/// A number that nobody reads.
+/// A number that is never read.
 #[derive(Debug, Default)]
 pub(crate) struct FloatValues;
 
@@ -446,7 +446,7 @@ impl FloatValues {
     pub(crate) fn set(&self, _: f64) {}
 }
 
-/// A view of a number that nobody reads.
+/// A view of a number that is never read.
 #[derive(Debug)]
 pub(crate) struct ScaledFloat;
 

@@ -19,7 +19,7 @@ pub(crate) enum Grouping {
 /// Functions of the same name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FunctionGroup<'a> {
-    /// `Native` also for what stands in the place of all functions of a stack.
+    /// `Native` also for a placeholder that replaces all functions of a stack.
     pub(crate) kind: FunctionKind,
     /// The name; for a script function, with the place where the function begins.
     pub(crate) name: Cow<'a, str>,

@@ -79,8 +79,8 @@ impl ThreadTimes {
         }
     }
 
-    /// Returns the group of the label under which each native function spent more than half of its self
-    /// time, if there is one.
+    /// Returns, for each native function, the group of the label under which the function spent
+    /// more than half of its self time. A function without such a label is left out.
     pub(crate) fn main_labels(&self) -> HashMap<u32, u32> {
         let mut main: HashMap<u32, (u32, Time)> = HashMap::new();
         for (&(function, label), &time) in &self.labeled {

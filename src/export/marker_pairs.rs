@@ -9,9 +9,10 @@ use crate::util::SharedSort;
 /// An interval as its markers tell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MarkerPair {
-    /// Index of the only or the starting marker; of the ending one if there is no start.
+    /// Index of the interval's only marker or of its start marker. Without a start, the index of
+    /// the end marker.
     pub(crate) first: usize,
-    /// Index of the ending marker, if it is another one.
+    /// Index of the end marker, if it is a different marker.
     pub(crate) last: Option<usize>,
     /// `None` if the start is missing.
     pub(crate) start_ns: Option<i64>,
@@ -85,7 +86,7 @@ impl Iterator for MarkerPairs<'_> {
     }
 }
 
-/// Returns how many markers a marker stands for, itself included.
+/// Returns the number of markers that a marker represents, including itself.
 pub(crate) fn stands_for(profile: &ProfileModel, marker: &Marker<'_>) -> u64 {
     match field(profile, marker, STANDS_FOR) {
         Some(FieldValue::Integer(number)) => u64::try_from(number).unwrap_or(1).max(1),

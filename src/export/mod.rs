@@ -14,7 +14,7 @@
 //! # Invariants
 //! - Everything is computed from the model. This folder knows neither the buffer nor the session.
 //! - A file of any content is read or refused; it never causes a panic.
-//! - A writer streams: beside the model, it needs less memory than the model.
+//! - A writer streams: it allocates less memory than the model already takes.
 //!
 //! # Read next
 //! `options.rs`, `write/mod.rs`, `read/mod.rs`, `summary/report.rs`, `diff/mod.rs`.

@@ -44,7 +44,7 @@ impl ExportOptions {
     }
 
     /// Returns the indices of the threads that the options choose, in their order. The track of the
-    /// tasks that wait is one only if it is chosen by its name or id: its rows are no samples.
+    /// waiting tasks counts only if it is chosen by its name or id: its rows are not samples.
     pub(crate) fn threads(&self, profile: &ProfileModel) -> Vec<usize> {
         let mut chosen = self.tracks(profile);
         chosen.retain(|&index| self.thread.is_some() || !profile.threads[index].is_waiting_tasks());
@@ -76,7 +76,7 @@ impl ExportOptions {
     /// Returns the thread that a format for one thread gets.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if there is none. `format` is the format's name.
+    /// [`io::ErrorKind::InvalidInput`] if no thread is chosen. `format` is the format's name.
     pub(crate) fn one_thread<'a>(
         &self,
         profile: &'a ProfileModel,
@@ -94,8 +94,8 @@ impl ExportOptions {
         self.weight == SampleWeight::Cpu && profile.meta.has_cpu_deltas
     }
 
-    /// Returns the rows of a thread by time. If they count for CPU time, it is charged to them, and one
-    /// may stand for CPU time that belongs to no sample.
+    /// Returns the rows of a thread by time. If rows count for CPU time, it is charged to them, and
+    /// a row may represent CPU time that belongs to no sample.
     pub(crate) fn rows<'a>(
         &self,
         profile: &'a ProfileModel,

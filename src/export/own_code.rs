@@ -15,7 +15,7 @@ const FOREIGN_ROOTS: [&str; 7] = [
 /// Folders that hold the sources of Rust, and those in which Cargo keeps packages of others.
 const FOREIGN_FOLDERS: [&str; 3] = ["/rustlib/src/", "/registry/src/", "/git/checkouts/"];
 
-/// This crate, which a program may have as a folder beside its own.
+/// Name of this crate. A program may keep its source in a folder next to its own crates.
 const PROFILER: &str = env!("CARGO_PKG_NAME");
 
 /// Returns whether a file belongs to the program's own crates, by its path.

@@ -1,8 +1,8 @@
-//! The frames of a thread's runtime, which are the same in all its samples.
+//! The frames of a thread's runtime, which all samples of the thread share.
 
 use crate::model::{FunctionId, FunctionKind, ProfileModel, StackId};
 
-/// Functions that run a thread's own code. All frames outside of them are the same for each sample.
+/// Functions that run a thread's own code. All samples of a thread share the frames outside.
 const RUN_LOOPS: &[&str] = &[
     "std::sys::backtrace::__rust_begin_short_backtrace",
     "tokio::runtime::scheduler::multi_thread::worker::Context::run_task",
@@ -22,8 +22,8 @@ pub(crate) fn is_run_loop(profile: &ProfileModel, function: FunctionId) -> bool 
 }
 
 /// Returns the part of a stack that is left out if the runtime is folded: the stack that ends in the
-/// innermost frame of the runtime. The frames up to it are the same in all samples of a thread, and say
-/// nothing of its work.
+/// innermost frame of the runtime. All samples of a thread share the frames up to that frame, which
+/// say nothing about the thread's work.
 pub(crate) fn folded_runtime(
     profile: &ProfileModel,
     folds_runtime: bool,

@@ -2,7 +2,7 @@
 
 use crate::model::Samples;
 
-/// Returns the times of the first and the last sample of all; `None` if there is none.
+/// Returns the times of the first and the last of all samples; `None` without samples.
 pub(super) fn sampled_range<'a>(all: impl Iterator<Item = &'a Samples>) -> Option<(i64, i64)> {
     let ranges = all.filter_map(|samples| {
         let last = samples.len().checked_sub(1)?;

@@ -70,7 +70,7 @@ impl TestProfile {
         number
     }
 
-    /// Adds the stack of these names, the outermost one first. A name in parentheses is no code,
+    /// Adds the stack of these names, the outermost one first. A name in parentheses is not code,
     /// `+` before a name means inlined, `@` a script function, `#` a label, and `~` a function that
     /// waits.
     pub(super) fn stack(&mut self, names: &[&str]) -> Option<StackId> {

@@ -69,7 +69,7 @@ impl GatherState {
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) order: NumberedOrder,
-    /// That of an order to gather.
+    /// The state of an order to gather; `None` for other orders.
     pub(super) gather: Option<Arc<GatherState>>,
 }
 
@@ -112,8 +112,8 @@ impl Executor {
         self.end();
     }
 
-    /// Stops the session that the parent has started, and that no file is to be saved of: the
-    /// parent is gone.
+    /// Stops the session that the parent has started, because the parent is gone. Keeps the
+    /// session if a variable asks for a profile at exit.
     fn end(&self) {
         let started = self.control.started.load(Ordering::Acquire);
         let is_lost = !self.control.is_leaving.load(Ordering::Acquire);
@@ -220,7 +220,7 @@ impl Executor {
         }
     }
 
-    /// Begins to write a profile, on a thread of its own.
+    /// Begins to write a profile, on a new thread.
     fn gather(
         &self,
         id: u64,

@@ -1,7 +1,7 @@
 //! The chunks of this process and its descendants, as one report for its own parent.
 //!
-//! The hub knows all of them, and leaves its newest report here. The thread that talks to the
-//! parent takes it.
+//! The hub knows all of these chunks, and leaves its newest report here. The thread that talks to
+//! the parent takes the report.
 
 use crate::family::reports::ChunkReport;
 use crate::util::{PsCell, PsLock};
@@ -53,9 +53,9 @@ pub(super) fn end_folded_chunks() {
 /// The chunks that the next report to the parent is about.
 #[derive(Debug)]
 pub(super) enum ToTell {
-    /// Those of this process, without its descendants.
+    /// The chunks of this process, without its descendants.
     Own,
-    /// Those of this process and its descendants; `None` if they have not changed.
+    /// The chunks of this process and its descendants; `None` if they have not changed.
     Folded(Option<ChunkReport>),
 }
 

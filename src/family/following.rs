@@ -29,7 +29,7 @@ impl HubState {
                 };
                 for state in states {
                     if let Stage::Child { process, .. } = state.stage {
-                        // A child that has just joined keeps what it has recorded.
+                        // A child that has just joined keeps its recording.
                         let is_new = std::mem::take(&mut state.waits_for_session);
                         if session.selects(process) {
                             let of_child = session.of_child();

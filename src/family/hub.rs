@@ -293,7 +293,7 @@ impl Hub {
         self.shared.tick(now, states);
     }
 
-    /// Sends what is to be sent, and removes the connections that have ended.
+    /// Sends the pending messages, and removes the connections that have ended.
     fn send_and_remove(&mut self) {
         self.members.iter_mut().for_each(Member::send);
         let is_broken = |member: &mut Member| member.state.broken.is_some();

@@ -1,7 +1,7 @@
 //! The memory of this process and its children, for one limit of all of them.
 //!
 //! Each process discards its own oldest chunks when it reaches the limit alone. While all of them
-//! together exceed it, this process destroys the oldest released chunk of whichever has it. Idea:
+//! together exceed it, this process destroys the oldest released chunk of all. Idea:
 //! Gecko's `ProfileBufferGlobalController`.
 
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl MemoryLedger {
     }
 
     /// Removes the oldest released chunks while the sum of all chunks exceeds the limit. Returns
-    /// for each process up to which time it is to destroy its own.
+    /// for each process the time up to which it must destroy its own chunks.
     pub(super) fn take_excess(&mut self, max_bytes: u64) -> Vec<(u64, TimeStamp)> {
         let mut excess: BTreeMap<u64, TimeStamp> = BTreeMap::new();
         let mut bytes = self.bytes();
@@ -159,13 +159,13 @@ mod tests {
         ledger.note(2, &report(10, None, &[]));
         assert_eq!(ledger.bytes(), 130);
         assert_eq!(ledger.take_excess(130), []);
-        // Those of the times 3, 5 and 6.
+        // Removes the chunks of the times 3, 5 and 6.
         assert_eq!(
             ledger.take_excess(75),
             [(OWN, TimeStamp(5)), (1, TimeStamp(6))]
         );
         assert_eq!(ledger.bytes(), 70);
-        // What cannot be destroyed stays.
+        // Chunks that cannot be destroyed stay.
         assert_eq!(
             ledger.take_excess(0),
             [(OWN, TimeStamp(9)), (1, TimeStamp(7))]

@@ -102,8 +102,8 @@ pub(super) struct Ended {
     pub(super) profile: ChildProfile,
 }
 
-/// A child that has ended, whose last profile is still read, or rescued because the child has not
-/// sent it. A thread of its own does either.
+/// A child that has ended, whose last profile a separate thread still reads, or rescues because the
+/// child has not sent it.
 #[derive(Debug)]
 pub(super) struct Rescue {
     pub(super) state: MemberState,

@@ -11,8 +11,8 @@
 //! family holds a lock while it waits.
 //!
 //! - Parent: the hub (`hub.rs`) waits for all sockets, and for no child. A second thread in its
-//!   descriptor table wakes it (`platform/socket/mailbox.rs`). Threads of their own read last
-//!   profiles (`readers.rs`), and rescue those that were not sent (`rescues.rs`).
+//!   descriptor table wakes it (`platform/socket/mailbox.rs`). Further threads read last profiles
+//!   (`readers.rs`), and rescue the recordings of children that sent no profile (`rescues.rs`).
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
 //! # Imports

@@ -105,8 +105,8 @@ impl HubState {
     }
 }
 
-/// Begins to rescue a profile, on a thread of its own. Returns where the result arrives, which is
-/// `None` if nothing can be rescued.
+/// Begins to rescue a profile, on a new thread. Returns the channel of the result, which is `None`
+/// if no profile can be rescued.
 fn begin(rescue: &mut Rescue) -> Receiver<Option<ChildProfile>> {
     let (send, rescued) = channel();
     let (file, peer) = (rescue.file.take(), rescue.state.peer);

@@ -39,7 +39,7 @@ struct OneWait {
 impl SamplingWaits {
     /// Adds a call, and the orders to the children by the numbers of their connections.
     pub(super) fn begin(&mut self, wait: &Arc<SamplingWait>, orders: Vec<(u64, u64)>) {
-        // Those that no thread waits for any more.
+        // Removes the calls that no thread waits for any more.
         self.0.retain(|one| one.wait.strong_count() > 0);
         wait.pending.store(orders.len() as u32, Ordering::Release);
         self.0

@@ -9,7 +9,7 @@ use crate::stream::{StreamOptions, stream_gecko_json};
 use crate::types::{Generation, NameOptions, Symbolicate};
 use crate::util::FailureLatch;
 
-/// What the first byte of the input stands for: a whole file, or the parts of one.
+/// Meaning of the first byte of the input: a whole file, or the parts of one.
 const WHOLE_FILE: u8 = 0;
 
 /// Maximum number of facts of an input.

@@ -129,7 +129,7 @@ pub fn check_decoder(input: &[u8]) {
     );
     // A row that is repeated for ticks that were left out is not repeated beyond the cut.
     if whole.left_out_rows == 0 && whole.left_out_ticks == 0 {
-        // A row of the waiting tasks stands for a share of all their time.
+        // A row of the waiting tasks represents a share of all their time.
         whole.threads.remove(WAITING_TASKS);
         for (name, times) in whole.threads {
             let expected: Vec<f64> = times

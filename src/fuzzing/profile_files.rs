@@ -33,8 +33,8 @@ fn count_samples(profile: &ProfileModel) -> usize {
     threads.map(|thread| thread.samples.len()).sum()
 }
 
-/// Reads `input` as a profile. If it is one, writes it in every format, and reads what was written in
-/// the processed one: it has the same samples.
+/// Reads `input` as a profile. Writes a valid profile in every format, and reads back the processed
+/// format: it has the same samples.
 pub fn check_profile_file(input: &[u8]) {
     let Ok(profile) = read_profile_from(input) else {
         return;

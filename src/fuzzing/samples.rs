@@ -39,8 +39,8 @@ struct FuzzedSession<'a> {
     markers: LaneHandle<'a>,
     stacks: [ScriptedStack; SERIALS.len()],
     now: TimeStamp,
-    /// Whether each sample was no earlier than the one before it, so that the oldest chunks are
-    /// those written first.
+    /// Whether the samples were in order of time, so that the oldest chunks are those written
+    /// first.
     is_in_order: bool,
     /// Size of the largest chunk.
     chunk_bytes: u64,

@@ -1,4 +1,5 @@
-//! Compares profiles in which rows of sleeping threads are left out with those that have them all.
+//! Compares profiles in which rows of sleeping threads are left out with profiles that have all of
+//! their rows.
 
 use crate::buffer::{BufferSnapshot, ChunkedBuffer};
 use crate::capture::EventLoopState;
@@ -229,7 +230,7 @@ fn without_cost(summary: &[u8]) -> Vec<u8> {
     kept.flatten().copied().collect()
 }
 
-/// All formats but those that have the rows themselves are compared byte for byte.
+/// Compares all formats byte for byte, except formats that contain the rows themselves.
 #[test]
 fn thinned_profile_is_the_same_in_formats_without_rows() {
     for (case, thinned, whole) in pairs() {

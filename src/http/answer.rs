@@ -11,7 +11,7 @@ pub(crate) struct HttpAnswer {
 }
 
 impl HttpAnswer {
-    /// Creates an answer that says in words why there is no other one.
+    /// Creates an answer in plain text, usually the reason why a request is refused.
     pub(crate) fn of_words(status: u16, words: &str) -> Self {
         let mut headers = vec![
             ("Content-Type", "text/plain; charset=utf-8".to_owned()),

@@ -42,7 +42,7 @@ impl Wake for WakeUp {
     }
 }
 
-/// Prepares answers until it is told that nothing more is asked.
+/// Prepares answers until [`Work::End`] arrives.
 pub(super) fn run(
     receiver: &Receiver<Work>,
     work: &Arc<Sender<Work>>,

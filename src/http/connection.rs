@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Goes on, because the socket is ready. Returns what the client asks for, once.
+    /// Continues, because the socket is ready. Returns what the client asks for, once.
     pub(super) fn go_on(&mut self, access: &Access, now: Instant) -> Option<Asked> {
         match self.stage {
             Stage::Reading { .. } => return self.read(access, now),

@@ -80,7 +80,7 @@ fn begin(access: Access, answer: fn(Asked) -> Answering) -> io::Result<RunningSe
     };
     let [server, asker] = with_signals_blocked(|| -> io::Result<_> {
         let asker = spawn_profiler_thread(c"ProfilerAsker", run_asker)?;
-        // If this fails, the asker is told.
+        // If this fails, dropping `end` ends the asker.
         Ok([spawn_profiler_thread(c"ProfilerHttp", run_server)?, asker])
     })?;
     match listens.receive_within(MAX_UNTIL_LISTENING) {
@@ -146,7 +146,7 @@ pub(crate) fn stop_serving() {
     let is_own = |server: &mut RunningServer| server.process == process;
     let server = SERVER.get_mut(&mut PsLock::acquire()).take_if(is_own);
     if let Some(RunningServer { work, threads, .. }) = server {
-        // The end of the asker is that of the server.
+        // When the asker ends, the server ends, too.
         work.send(Work::End(None));
         // They wait for no other thread.
         threads.into_iter().for_each(ProfilerThread::join);

@@ -1,4 +1,4 @@
-//! Serves profiles over HTTP for programs without a server of their own.
+//! Serves profiles over HTTP for programs without their own server.
 //!
 //! # Purpose
 //! Listens at the address that a variable names, and reads requests. The layer above knows what can
@@ -8,10 +8,10 @@
 //! Other threads reach the server under the `PsLock`, by a channel. No thread of this folder holds
 //! a lock while it waits.
 //!
-//! - The *server* waits for all sockets, and for no client. It has a descriptor table of its own
-//!   where that is possible, and a second thread wakes it there (`platform/socket/mailbox.rs`).
+//! - The *server* waits for all sockets, and for no client. It has its own descriptor table where
+//!   that is possible, and a second thread wakes it there (`platform/socket/mailbox.rs`).
 //! - The *asker* shares the application's table, because the threads that answer are its children,
-//!   and they run the application's callbacks. It polls futures, and does nothing that takes long.
+//!   and they run the application's callbacks. It polls futures, and does only short work.
 //!
 //! # Imports
 //! `platform`, `session`, `types`, `util`

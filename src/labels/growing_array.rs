@@ -99,7 +99,7 @@ impl<T: Copy + Default> GrowingArray<T> {
     }
 }
 
-/// Allocates an array, which the caller must free. Returns null if there is no memory.
+/// Allocates an array, which the caller must free. Returns null if the memory does not suffice.
 fn new_array<T: Copy + Default>(length: u32) -> *mut T {
     let Some(mut array) = try_vec(length as usize) else {
         return std::ptr::null_mut();

@@ -72,7 +72,7 @@ static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
     NamedMutex::new("script functions", LockRank::ScriptFunctions, None);
 
 /// Returns the function with this description, and stores it first if it is new. Returns
-/// [`TOO_MANY`] if there are too many functions, or if there is no memory for another one.
+/// [`TOO_MANY`] if there are too many functions, or if the memory does not suffice for another one.
 pub(crate) fn register_script_function(
     description: ScriptDescription<'_>,
 ) -> &'static ScriptFunction {

@@ -48,8 +48,8 @@ impl ContextWords {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ContextCell {
-    /// 1 if the words are a context, and 0 while they are being changed. As large as a word, so
-    /// that there is no padding.
+    /// 1 if the words are a context, and 0 while they are being changed. As large as a word, to
+    /// avoid padding.
     is_set: AtomicU64,
     words: [AtomicU64; WORDS],
 }

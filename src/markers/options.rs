@@ -221,7 +221,7 @@ pub(crate) struct MarkerDestination {
     pub(crate) thread: u64,
     /// The time used for each time that the caller left unset.
     pub(crate) now: TimeStamp,
-    /// The marker's rarity, if that is decided: it stands for two to the power of that many.
+    /// The marker's rarity, if it is decided: the marker represents two to the power of the rarity.
     pub(crate) rarity: Option<u8>,
 }
 

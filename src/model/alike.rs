@@ -12,9 +12,9 @@ const MIN_ALIKE: usize = 64;
 /// How a file shows a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shown {
-    /// By a track of its own.
+    /// By a track for this thread only.
     Alone,
-    /// By a track that also stands for others: for so many threads in all.
+    /// By a track that represents this many threads, its own included.
     For(usize),
     /// By the track of another thread.
     ByAnother,

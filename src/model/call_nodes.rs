@@ -57,7 +57,8 @@ impl CallNodes {
         self.add_inside(profile, stack, None)
     }
 
-    /// Adds a stack without the frames of `outside` and of its prefixes. `None` if nothing is left.
+    /// Adds a stack without the frames of `outside` and of its prefixes. Returns `None` if no frame
+    /// is left.
     /// The caller must choose `outside` by the frames alone: as the innermost frame of some kind.
     pub(crate) fn add_inside(
         &mut self,

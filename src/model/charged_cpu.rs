@@ -313,7 +313,7 @@ mod tests {
     fn windows_have_eight_intervals_and_share_nothing() {
         let mut test = Charging::new();
         let (work, sleep) = (test.work, test.sleep);
-        // Two windows of 8 ms, and 7 ms that are no window alone.
+        // Two windows of 8 ms, and 7 ms that are too short for a window.
         for _ in 0..2 {
             test.push(work, Some(MS), 1);
             test.push(sleep, Some(7 * MS), 1);

@@ -3,8 +3,8 @@
 use crate::model::ids::{StackId, TextId};
 use crate::types::MarkerPhase;
 
-/// Key of the number of markers that a marker stands for, itself included. Only a marker that stands
-/// for others has this field.
+/// Key of the number of markers that a marker represents, itself included. Only a marker that
+/// represents others has this field.
 pub(crate) const STANDS_FOR: &str = "standsFor";
 
 /// A marker of a thread.
@@ -39,7 +39,7 @@ pub(crate) enum FieldValue {
     Bool(bool),
     Integer(i64),
     Number(f64),
-    /// A text that stands in the field itself.
+    /// A text that the field itself contains.
     Text(TextId),
     /// A text that the Firefox formats replace by its index in the table of strings: a
     /// `unique-string`, or the id of a flow.
@@ -97,7 +97,7 @@ impl Markers {
         self.rows.is_empty()
     }
 
-    /// Returns the marker with this index. Panics if there is none.
+    /// Returns the marker with this index. Panics if the index is out of bounds.
     pub(crate) fn get(&self, index: usize) -> Marker<'_> {
         let row = &self.rows[index];
         let fields_start = index

@@ -1,4 +1,4 @@
-//! Texts that stand in a stack in the place of functions.
+//! Texts that replace functions in a stack.
 
 use crate::types::NoStack;
 
@@ -20,13 +20,13 @@ pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
 const PARTS_OF_STACKS: &[&str] = &[ROOT, TRUNCATED, OTHER_STACK, UNLOADED, LABELS_LEFT_OUT];
 
-/// Returns whether a text stands in the place of a function.
+/// Returns whether a text replaces a function.
 pub(crate) fn is_placeholder(text: &str) -> bool {
     PARTS_OF_STACKS.contains(&text) || is_whole_stack(text)
 }
 
-/// Returns whether a text stands in the place of all functions of a stack, so that a table of
-/// functions has a row for its time.
+/// Returns whether a text replaces all functions of a stack, so that a table of functions has a row
+/// for its time.
 pub(crate) fn is_whole_stack(text: &str) -> bool {
     NoStack::is_text(text)
 }

@@ -107,9 +107,9 @@ pub(crate) struct Process {
     pub(crate) started_ns: Option<i64>,
     pub(crate) ended_ns: Option<i64>,
     pub(crate) paused_ranges: Vec<PausedRange>,
-    /// The array `pages` of both Firefox formats, as JSON. Empty if there is none.
+    /// The array `pages` of both Firefox formats, as JSON. Empty without this array.
     pub(crate) pages: String,
-    /// The object `profilingLog` of both Firefox formats, as JSON. Empty if there is none.
+    /// The object `profilingLog` of both Firefox formats, as JSON. Empty without this object.
     pub(crate) log: String,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Thread {
     pub(crate) markers: Markers,
 }
 
-/// Name of the track that shows where async tasks wait. It is no thread.
+/// Name of the track that shows where async tasks wait. This track does not belong to a thread.
 pub(crate) const WAITING_TASKS: &str = "Waiting tasks";
 
 impl Thread {

@@ -63,8 +63,8 @@ impl Samples {
         self.put(index, sample);
     }
 
-    /// Changes the sample with this index. Panics if there is none. The times must remain in order
-    /// once all changes are made.
+    /// Changes the sample with this index. Panics if the index is out of bounds. The times must
+    /// remain in order once all changes are made.
     #[cfg(test)]
     pub(crate) fn update(&mut self, index: usize, change: impl FnOnce(&mut Sample)) {
         let mut sample = self.get(index);
@@ -92,7 +92,7 @@ impl Samples {
         self.times_ns.is_empty()
     }
 
-    /// Returns the sample with this index. Panics if there is none.
+    /// Returns the sample with this index. Panics if the index is out of bounds.
     pub(crate) fn get(&self, index: usize) -> Sample {
         let optional = |column: &[u64]| column.get(index).copied().unwrap_or(0).checked_sub(1);
         Sample {
@@ -108,7 +108,7 @@ impl Samples {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Returns the ticks of a row. Panics if there is no row with this index.
+    /// Returns the ticks of the row with this index. Panics if the index is out of bounds.
     pub(crate) fn row_ticks(&self, index: usize) -> RowTicks {
         let row = self.get(index);
         let next = index + 1;
@@ -143,8 +143,8 @@ impl Samples {
     }
 }
 
-/// The ticks that a row counts for: evenly spread over the time until the next row. Those of the last
-/// row are all at its own time.
+/// The ticks that a row counts for: evenly spread over the time until the next row. The last row's
+/// ticks all have its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RowTicks {
     first_ns: i64,

@@ -15,7 +15,7 @@ pub(crate) enum FunctionKind {
     Structure,
 }
 
-/// A function, or what stands in the place of one.
+/// A function, or a text that replaces one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Function {
     /// The name alone, without library or file.
@@ -35,8 +35,8 @@ pub(crate) struct Function {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Frame {
     pub(crate) function: FunctionId,
-    /// Address relative to the module; the address in the process if there is no module. For a
-    /// caller's frame it lies within the call.
+    /// Address relative to the module; without a module, the address in the process. That of a
+    /// caller's frame lies within the call.
     pub(crate) address: Option<u64>,
     /// 0 for a function that is called. 1 for a function that was inlined into it, and so on. The
     /// frames of one address follow each other, and have its address.

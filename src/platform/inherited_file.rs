@@ -19,8 +19,8 @@ pub(crate) struct PassedFile {
 }
 
 impl PassedFile {
-    /// Duplicates the descriptor of a file, so that it stays open across `exec`. A process that
-    /// another thread starts meanwhile inherits it, too.
+    /// Duplicates the descriptor of a file, so that it stays open across `exec`. If another thread
+    /// starts a process during this time, that process inherits the file, too.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -42,7 +42,7 @@ impl PassedFile {
 }
 
 /// Maps the file that an earlier image of this process has passed on, and closes its descriptor.
-/// Returns `None` if there is no such file, or if it has a name or another owner.
+/// Returns `None` if the file does not exist, has a name, or belongs to another user.
 pub(crate) fn take_passed_file(text: &str) -> Option<FileMapping> {
     let (number, identity) = text.split_once(':')?;
     let (device, inode) = identity.split_once(':')?;

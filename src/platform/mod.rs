@@ -7,9 +7,9 @@
 //! others.
 //!
 //! # Threads and locks
-//! There is no lock here but those that belong to one call (`thread/channel.rs`). A fork waits for
-//! the profiler's own calls to the loader (`loader_calls.rs`). Code that runs in the signal handler
-//! is marked in the head comment of its file.
+//! The only locks are those that belong to one call (`thread/channel.rs`). A fork waits for the
+//! profiler's own calls to the loader (`loader_calls.rs`). Code that runs in the signal handler is
+//! marked in the head comment of its file.
 //!
 //! # Imports
 //! `types`, `util`

@@ -19,9 +19,9 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
     parse_stat(&read_bytes("/proc/self/stat"))
 }
 
-/// Returns the time at which the kernel started a process, in clock ticks since boot; `None` if
-/// there is no such process, if it has ended and its parent has not waited for it, or without
-/// `/proc`.
+/// Returns the time at which the kernel started a process, in clock ticks since boot. Returns
+/// `None` if the process does not exist, if it has ended and its parent has not waited for it, or
+/// without `/proc`.
 pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     let path = format!("/proc/{}/stat", process.to_number());
     let mut stat = read_bytes(&path);
@@ -260,7 +260,8 @@ pub(super) fn status_value<'t>(text: &'t [u8], key: &[u8]) -> Option<&'t str> {
     Some(std::str::from_utf8(value).ok()?.trim())
 }
 
-/// Parses from a thread's `status` file which signals it blocks: bit `n - 1` stands for signal `n`.
+/// Parses a thread's `status` file for the signals that the thread blocks: bit `n - 1` is signal
+/// `n`.
 pub(crate) fn parse_all_blocked_signals(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(status_value(text, b"SigBlk:")?, 16).ok()
 }

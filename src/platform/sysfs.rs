@@ -1,7 +1,8 @@
 //! Attributes in `/sys`: files with a short text that the kernel makes anew for each read.
 //!
-//! All functions take the folder that stands for `/sys`, so that tests can use another one. The
-//! profiler itself only uses [`SYS_FOLDER`]; nothing, no variable either, selects another.
+//! All functions take the path of `/sys`, so that tests can pass another folder. The profiler
+//! itself always uses [`SYS_FOLDER`]: no setting and no environment variable selects another
+//! folder.
 
 use std::fs::OpenOptions;
 use std::io;

@@ -15,8 +15,8 @@ pub(super) struct Address {
     pub(super) port: u16,
     /// The value of `Host`.
     pub(super) authority: String,
-    /// The path before that of a request: empty, or one that begins with a slash and does not end
-    /// with one.
+    /// The path to which the path of a request is appended: empty, or with a slash at its beginning
+    /// but not at its end.
     pub(super) path: String,
     /// Whether the address begins with `https://`.
     pub(super) is_encrypted: bool,

@@ -23,7 +23,8 @@ pub(super) struct Cutter {
     pub(super) target: Target,
     pub(super) jobs: Arc<Sender<Job>>,
     pub(super) progress: Arc<Progress>,
-    /// Whether the session is to be replaced by one with other parameters, once nobody else wants it.
+    /// Whether a session with other parameters is to replace this one, once this one has no other
+    /// client.
     pub(super) is_changing: bool,
     /// Whether the pusher has ended its session to start another one.
     pub(super) starts_at_once: bool,
@@ -35,7 +36,7 @@ pub(super) struct Cutter {
     pub(super) is_loss_told: bool,
     /// Maximum size of the profiles that wait for the sender, in bytes.
     pub(super) max_bytes: u64,
-    /// Whether the sender has ended, so that nothing is left to do.
+    /// Whether the sender has ended, so that the cutter ends, too.
     pub(super) is_over: bool,
 }
 
@@ -54,7 +55,7 @@ impl Cutter {
             }
             let is_due = last + self.interval <= Instant::now();
             if is_due {
-                // The schedule does not slip, but skips what it has missed.
+                // The schedule does not slip: it skips missed windows.
                 let late = last.elapsed().saturating_sub(self.interval);
                 last = Instant::now() - late.min(self.interval);
                 self.cut();
@@ -162,8 +163,9 @@ impl Cutter {
         self.progress.dropped.add(self.is_over.into());
     }
 
-    /// Uses another session once the one before has ended: that of the application at once, and one
-    /// of its own when the next profile is due. Returns false if a command has ended the cutter.
+    /// Uses another session once the one before has ended: the application's session at once, or
+    /// its own session when the next profile is due. Returns false if a command has ended the
+    /// cutter.
     fn follow_session(&mut self, commands: &Receiver<Command>, is_due: bool) -> bool {
         if self.is_changing {
             self.starts_at_once |= self.leave_if_alone();

@@ -69,7 +69,7 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Returns whether nothing was sent yet, so that another address can be tried.
+    /// Returns whether no byte was sent yet, so that another address can be tried.
     pub(super) fn is_connecting(&self) -> bool {
         self.sent == 0
     }
@@ -104,7 +104,7 @@ impl<'a> Exchange<'a> {
         answer.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 
-    /// Goes on as far as the socket is ready. Returns `None` while there is no answer.
+    /// Sends and receives as far as the socket is ready. Returns `None` until the answer is there.
     ///
     /// # Errors
     /// The server did not answer in time, or not as HTTP says; otherwise the error of the operating

@@ -14,7 +14,7 @@ pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 pub(super) struct Item {
     /// Start of the profile, in ns since 1970.
     pub(super) from_ns: u64,
-    /// The same for each attempt to send the profile, and no other one's.
+    /// Identifies the profile: each attempt to send it has this id, and no other profile has it.
     pub(super) id: String,
     /// The path, which begins with a slash, and the query.
     pub(super) target: String,

@@ -11,11 +11,11 @@
 //! - The *cutter* takes snapshots and writes profiles. It shares the application's descriptor
 //!   table, because it may start a session, and so run the application's callbacks. It prints the
 //!   notices of the sender, whose standard error leads nowhere, until the sender has ended.
-//! - The *sender* owns the queue, and waits for no server. It has a descriptor table of its own where
+//! - The *sender* owns the queue, and waits for no server. It has its own descriptor table where
 //!   that is possible.
 //! - The *connector* shares the sender's table. It looks up the address of the server, reads the
 //!   trusted certificates, connects, and waits for the answer, one request at a time. A look-up may
-//!   take long, so nobody waits for the end of this thread.
+//!   take long, so no thread waits for the end of the connector.
 //!
 //! # Imports
 //! `export`, `platform`, `session`, `types`, `util`

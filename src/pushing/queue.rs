@@ -37,7 +37,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Opens the queue. A folder may have profiles of an earlier process. The second value is the
-    /// number of those that were dropped, because they are too large together.
+    /// number of such profiles that were dropped, because they are too large together.
     ///
     /// # Errors
     /// Those of [`PrivateStore::open`].

@@ -28,7 +28,7 @@ struct PartialSuccess {
     error_message: String,
 }
 
-/// Reads the body of an answer. Returns `None` if nothing was rejected, or if it is another message.
+/// Reads the body of an answer. Returns `None` if it is another message, or rejects no profile.
 pub(super) fn read_rejection(body: &[u8]) -> Option<Rejection> {
     let partial = ExportResponse::decode(body).ok()?.partial_success?;
     let profiles = u64::try_from(partial.rejected_profiles).ok()?;

@@ -21,7 +21,7 @@ const MAX_UNTIL_GIVEN_UP: Duration = Duration::from_millis(100);
 /// What the sender does for the oldest profile.
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
-    /// There is none.
+    /// No profile waits.
     Idle,
     /// The connector has it. Its body has so many bytes.
     Sending(u64),
@@ -42,7 +42,7 @@ pub(super) struct Sender {
     pub(super) until: Option<Instant>,
     /// Whether a notice has said that the server cannot be reached, since it has last answered.
     pub(super) is_away_told: bool,
-    /// The status of the last refusal that a notice has told, since the last profile that was accepted.
+    /// The status of the last refusal that a notice has reported since the last accepted profile.
     pub(super) refusal_told: Option<u16>,
     /// Whether a notice has said that a collector has rejected a part of a request.
     #[cfg(feature = "otlp-unstable")]
@@ -206,7 +206,7 @@ impl Sender {
         }
         // While it waits, it may be dropped for later ones.
         self.stage = Stage::Waiting(now + self.back_off.next(asked));
-        // After the last attempt, nothing is left to wait for.
+        // A sender that is to end ends after its last attempt.
         if self.until.is_some() {
             self.until = Some(now);
         }

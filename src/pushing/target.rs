@@ -14,7 +14,7 @@ use crate::pushing::rejection::{Rejection, read_rejection};
 use crate::session::{WindowFormat, WrittenWindow, service_name};
 use crate::types::{PushError, PushProtocol, PushSecret, PushSettings};
 
-/// What the store is told of the values of a profile: their name, and their unit.
+/// The description of a profile's values for the store: their names, and their units.
 const VALUES: &str = concat!(
     r#"{"samples":{"units":"samples","aggregation":"sum","display-name":"samples"},"#,
     r#""wall":{"units":"nanoseconds","aggregation":"sum","display-name":"wall"},"#,

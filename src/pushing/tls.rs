@@ -68,7 +68,7 @@ impl TlsClient {
     /// Reads the certificates, unless they are fresh.
     ///
     /// # Errors
-    /// They cannot be read, and there are none of before.
+    /// The certificates cannot be read, and earlier ones are missing.
     pub(super) fn renew(&mut self, now: Instant) -> io::Result<()> {
         if self.is_ready(now) {
             return Ok(());

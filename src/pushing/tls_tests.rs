@@ -79,7 +79,7 @@ impl Roots {
         fs::write(&self.0, text).expect("written");
     }
 
-    /// Returns a transport to `https://localhost`, with what it has read.
+    /// Returns a transport to `https://localhost` that has read its certificates.
     fn transport(&self) -> Transport {
         let mut transport = self.unread_transport();
         assert!(!is_ready(&transport, Instant::now()));
@@ -275,7 +275,7 @@ fn end_without_notice_loses_no_whole_answer() {
     }
 }
 
-/// Passes on each byte alone.
+/// A connection that passes on its bytes one by one.
 struct BytesAlone(TcpStream);
 
 impl Read for BytesAlone {

@@ -17,7 +17,7 @@ const BYTES_PER_STACK_BYTE: u64 = 2;
 const MIN_CAPACITY: u64 = 1 << 20;
 
 /// Returns a profile of the sampled allocations that are alive, without any other data of the
-/// session. Returns `None` if no session samples allocations, or if there is no memory.
+/// session. Returns `None` if no session samples allocations, or if there is not enough memory.
 pub(crate) fn heap_snapshot() -> Option<FrozenProfile> {
     if is_any_lock_held_on_current_thread() {
         return None;

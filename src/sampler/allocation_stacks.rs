@@ -20,7 +20,7 @@ use crate::util::{LockRank, NamedMutex, NumberMap, allocator_has};
 /// Maximum memory of the stacks, in bytes. Beyond it, further allocations have no stack in a
 /// snapshot of the heap.
 const MAX_BYTES: usize = 64 << 20;
-/// Memory that a stack takes beside its frames and labels, in bytes.
+/// Memory that a stack takes in addition to its frames and labels, in bytes.
 const STACK_BYTES: usize = 256;
 /// Memory that an allocation takes whose stack is there already, in bytes.
 const SHARE_BYTES: usize = 64;
@@ -57,8 +57,8 @@ impl KeptStacks {
         }
     }
 
-    /// Returns the stack that has the same frames, or a copy. Returns `None` if there is no memory for
-    /// a copy, or if another stack has this hash.
+    /// Returns the kept stack that has the same frames, or a copy. Returns `None` if memory for a
+    /// copy is lacking, or if another stack has this hash.
     fn share(&mut self, stack: &StoredStack, hash: u64) -> Option<Arc<StoredStack>> {
         self.distinct.try_reserve(1).ok()?;
         match self.distinct.entry(hash) {
@@ -98,7 +98,8 @@ static KEPT: NamedMutex<KeptStacks> = NamedMutex::new(
     KeptStacks::new(),
 );
 
-/// Keeps the stack of a sampled allocation. Returns false if there is no memory for it.
+/// Keeps the stack of a sampled allocation. Returns false if memory for the stack is lacking, or if a
+/// different stack has the same hash.
 pub(super) fn keep_stack(number: u64, time: TimeStamp, modules: u64, stack: &StoredStack) -> bool {
     let hash = stack.hash();
     let mut kept = KEPT.lock();
@@ -165,8 +166,8 @@ pub(crate) fn forget_allocation_stacks() {
     drop(forgotten);
 }
 
-/// Writes the stacks with these numbers to a buffer of their own. Returns the numbers of those that
-/// are there.
+/// Writes the stacks with these numbers to a separate buffer. Returns the numbers of the stacks
+/// that are there.
 pub(crate) fn write_allocation_stacks(
     session: &Session,
     buffer: &ChunkedBuffer,

@@ -22,10 +22,10 @@ const MIN_STEP_NS: u64 = 2_000_000;
 const MAX_TICK_NS: u64 = 200_000;
 /// Maximum time between two attempts to find the main thread's track, in ns.
 const MAX_SEARCH_NS: u64 = 1_000_000_000;
-/// Time after which the session's log has that there is none, in ns. At its beginning, a session
-/// may not have chosen its threads yet.
+/// Time without a track of the main thread after which the session's log says so, in ns. At its
+/// beginning, a session may not have chosen its threads yet.
 const LACK_NS: u64 = 100_000_000;
-/// Smallest change that is written: one hundredth. A frequency that the processor measures differs
+/// A change is written if it is larger than one hundredth. A frequency that the processor measures differs
 /// a little on each reading.
 const CHANGE_DIVISOR: u64 = 100;
 /// Time after which an unchanged frequency is written again, in ns, so that a buffer which has
@@ -56,7 +56,7 @@ pub(crate) struct CpuSpeedMarkers {
     /// The core that is read next, and when.
     turn: usize,
     next: TimeStamp,
-    /// Since when there is no track of the main thread, and whether the log has it.
+    /// Since when a track of the main thread has been missing, and whether the log says so.
     without_track_since: Option<TimeStamp>,
     has_logged_lack: bool,
 }
@@ -243,7 +243,7 @@ mod tests {
         // In turns: first the one core, then the other.
         assert_eq!(read(&mut markers, 5), []);
         assert_eq!(read(&mut markers, 10), [(1, end), (1, begin(3_000_000))]);
-        // A hundredth is no change.
+        // A difference of one hundredth does not count as a change.
         set(&tree, 0, "2020000");
         set(&tree, 1, "2969999");
         assert_eq!(read(&mut markers, 15), []);

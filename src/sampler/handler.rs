@@ -31,7 +31,7 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
             None => return true,
             found => found,
         },
-        // A stale request is not told from a foreign signal; the foreign one is passed on.
+        // Here, a stale request looks like a foreign signal. A foreign signal is passed on.
         SignalSource::Unknown => find_slot_of_thread_in_handler(thread_pointer()),
         SignalSource::Event(number) => find_slot_of_event_in_handler(number).or_else(|| {
             let slot = find_slot_of_thread_in_handler(thread_pointer())?;

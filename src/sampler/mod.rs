@@ -15,10 +15,10 @@
 //! buffer's and the dynamic loader's. It never takes the locks of the life cycle, the script
 //! functions or the on-demand unwinders. It never waits for a target thread.
 //!
-//! The sampler thread has a descriptor table of its own, except in a sandbox, before Linux 5.9 and
-//! beside a message queue. So it calls no function of the application, whose descriptors it lacks:
-//! another thread runs the after-sampling callbacks. The application's allocator and panic hook may
-//! run on it nevertheless.
+//! The sampler thread has its own descriptor table, except in a sandbox, before Linux 5.9, or if
+//! the application has a message queue. So it lacks the application's descriptors, and calls no
+//! function of the application: another thread runs the after-sampling callbacks. The
+//! application's allocator and panic hook may run on it nevertheless.
 //!
 //! The thread that requests a stack on demand waits for the answer without a lock. It unwinds the
 //! stack itself, without a lock and with an unwinder that no other thread uses.

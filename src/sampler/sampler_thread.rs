@@ -175,8 +175,8 @@ struct SamplerThread {
     tick_before: Tick,
     /// Time of the ticks in which the system did not tell this thread's CPU time, in ns.
     ticks_ns: u64,
-    /// Whether ticks are left out before the next one, for the sake of CPU time. A profile that is taken
-    /// meanwhile would lack much of what the threads used.
+    /// Whether ticks are left out before the next one, to save CPU time. A profile that is taken in
+    /// between would lack much of the CPU time that the threads used.
     leaves_out_ticks: bool,
     even_ticks: EvenTicks,
     pauses: SeenPauses,
@@ -296,7 +296,7 @@ impl SamplerThread {
         }
         self.with_context(|threads, context| {
             for thread in threads.all() {
-                // Unwinding may wait for the loader, and another session may begin meanwhile.
+                // Unwinding may wait for the loader, and another session may begin during the wait.
                 if context.session.stage.is_detached() {
                     return;
                 }
@@ -312,7 +312,8 @@ impl SamplerThread {
     /// Finds out whether threads may have events of their CPU clocks: starts one on the sampler's thread,
     /// which lasts as long as its descriptor table. While there is one, others start quickly: for the
     /// first event of the machine, the kernel prepares itself, which takes some tens of milliseconds.
-    /// So another thread waits for that, and only in a session that lasts. Returns it, if there is one.
+    /// So another thread waits for that, and only in a session that lasts. Returns that thread, if
+    /// it was started.
     fn try_events(&self) -> Option<ProfilerThread> {
         let (session, sampler) = (Arc::clone(&self.session), current_thread_id());
         let try_one = move || {
@@ -553,7 +554,7 @@ impl SamplerThread {
     }
 
     /// Updates the list of sampled threads if the session's list has changed. Without memory for
-    /// it, the next tick tries again. Nobody has searched for unregistered threads for `unseen_ns`.
+    /// it, the next tick tries again. Unregistered threads were last searched for `unseen_ns` ago.
     fn refresh_threads(&mut self, unseen_ns: u64) {
         let session = Arc::clone(&self.session);
         let mut seen_changes = self.seen_thread_changes;
@@ -568,8 +569,8 @@ impl SamplerThread {
     }
 
     /// Begins to sample the threads that are new in the list, which is sorted by serial numbers,
-    /// and ends the sampling of those that are no longer in it. Returns false if there is no memory
-    /// for all of them.
+    /// and ends the sampling of threads that are no longer in the list. Returns false if memory for
+    /// all threads is lacking.
     fn set_threads(&mut self, sampled: &[OffThreadRef], unseen_ns: u64) -> bool {
         // For each thread of the list, whether it is known.
         let Some(mut known) = try_vec(sampled.len()) else {
@@ -789,7 +790,7 @@ impl SamplerThread {
                 }
                 None => session.log.add("signal handler replaced"),
             }
-            // Those of long-idle threads, too, which have no tick of their own.
+            // The events of long-idle threads end here, too: these threads have no own tick.
             threads.all().for_each(ThreadSampler::end_event);
         }
         *last_handler = handler;
@@ -824,7 +825,7 @@ impl SamplerThread {
         features.contains(Features::WAITING_TASKS) && !self.session.is_stopping()
     }
 
-    /// Counts the waits that last, and those that were lost.
+    /// Adds rows for lasting waits, and counts lost waits.
     fn follow_waiting_tasks(&mut self) {
         if self.records_waits() {
             account_waits(self.tick.time);

@@ -3,10 +3,11 @@
 //! The system says how many threads there are in one call, which the sampler makes on each tick. It
 //! reads the list of threads when that number has changed, when a thread that it samples has ended,
 //! and now and then. So it finds a thread on the first tick of its life, unless the list is so long
-//! that it is not read on each tick. The cost with a thousand sleeping threads is that of the one
+//! that it is not read on each tick. With a thousand sleeping threads, a tick costs only the one
 //! call.
 //!
-//! A thread that the application has registered and unregistered is left alone until the next session.
+//! A thread that the application has registered and unregistered is not recorded until the next
+//! session.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -21,7 +22,7 @@ use crate::types::{Features, ThreadFilter, ThreadId, TimeStamp};
 use crate::util::{PsLock, allocator_has};
 
 /// Minimum time between two reads of the list, as a multiple of how long the last one took: about
-/// 5 % of a processor while many threads begin and end beside many that live.
+/// 5 % of a processor while many threads begin and end, and many others live longer.
 const MIN_PAUSE_FACTOR: u64 = 20;
 /// Maximum time between two reads: as a multiple of how long the last one took, which is 0.1 % of a
 /// processor, and in ns.
@@ -55,7 +56,7 @@ enum Known {
     /// It is one of the profiler's own.
     Own,
     Registered,
-    /// It has unregistered, and ends or wants to be left alone.
+    /// It has unregistered: it is ending, or is not to be recorded.
     Left,
     /// It has not registered, or had not when it was found, and the session records it.
     Recorded(OffThreadRef),
@@ -98,8 +99,8 @@ pub(crate) struct UnregisteredThreads {
 }
 
 impl UnregisteredThreads {
-    /// Searches for new threads and for those that have ended, and updates the session's threads.
-    /// Returns how long nobody has looked before, in ns: a new thread may have run for that long.
+    /// Searches for new threads and ended threads, and updates the session's threads. Returns how
+    /// long ago the previous search was, in ns: a new thread may have run for that long.
     pub(crate) fn follow(&mut self, session: &Session, now: TimeStamp) -> u64 {
         let features = session.settings.features;
         self.samples = !features.contains(Features::NO_UNREGISTERED_SAMPLING);
@@ -158,13 +159,13 @@ impl UnregisteredThreads {
             || self.list.count().is_ok_and(|count| count != self.count)
     }
 
-    /// Reads the list. Returns false if the system refuses it, or if there is no memory for it.
+    /// Reads the list. Returns false if the system refuses it, or if memory for it is lacking.
     fn read_list(&mut self, session: &Session, now: TimeStamp) -> bool {
         if self.list.read(&mut self.listed).is_err() {
             return false;
         }
         let listed_at = monotonic_now();
-        // Asked after the list was read, and before the threads are told apart.
+        // Asked after the list was read, and before the threads are classified.
         let has_unknown_own = is_own_thread_beginning();
         self.listed.sort_unstable();
         self.count = self.listed.len() as u64;
@@ -458,7 +459,7 @@ fn read_name(thread: &OffThreadRef) -> bool {
     let name = read_thread_name(reader.tid()).filter(|name| *name != before);
     name.is_some_and(|name| {
         let lock = PsLock::acquire();
-        // A thread that registers itself meanwhile has read a newer name.
+        // If the thread has registered itself since then, it has read a newer name.
         reader.system_name() == before
             && thread
                 .unlocked_rw_for_locked_profiler()

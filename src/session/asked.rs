@@ -35,7 +35,7 @@ pub(crate) struct SessionClient {
     since: TimeStamp,
 }
 
-/// Lets a client use the running session. Starts one with these parameters if there is none.
+/// Lets a client use the running session. Starts a session with these parameters if none runs.
 ///
 /// # Errors
 /// Those of `profiler_start`.

@@ -67,8 +67,8 @@ pub(super) fn begin(session: &mut Session, types: &[Fact]) {
     }
 }
 
-/// Begins a crash file in memory, which the parent process reads if this process is killed. Without
-/// memory for it, the session runs as well.
+/// Begins a crash file in memory, which the parent process reads if this process is killed. The
+/// session runs even if memory for the file is lacking.
 fn begin_in_memory(session: &mut Session, types: &[Fact]) {
     let capacity_bytes = session.settings.capacity_bytes;
     let begun = CrashArea::file_bytes(capacity_bytes).and_then(|bytes| {
@@ -189,7 +189,7 @@ pub(super) fn end() {
     remove();
 }
 
-/// Removes the file from its folder, if it is still there: what it has was saved, or is not wanted.
+/// Removes the file from its folder, if it is still there: its content was saved, or is not wanted.
 pub(super) fn remove() {
     let process = current_process_id();
     let open = OPEN
@@ -203,8 +203,8 @@ pub(super) fn remove() {
     }
 }
 
-/// Leaves the parent's file alone in the child of a fork, and closes the child's descriptor of it:
-/// the lock would outlive the parent.
+/// Closes the descriptor of the parent's file in the child of a fork: otherwise the file's lock
+/// would outlive the parent. Leaves the file itself unchanged.
 pub(super) fn forget_in_child(mut facts: Guard<'static, CurrentFacts>, lock: &mut PsLock) {
     // Leaked: a thread of the parent may have been using it.
     std::mem::forget(facts.take());
@@ -354,7 +354,7 @@ fn remove_oldest_left(asked: &Path) {
         return;
     };
     let name = marked.file_name().and_then(|name| name.to_str());
-    // Without the mark, every start has the same path; or each has a folder of its own.
+    // Without the mark, every start has the same path, or its own folder.
     let Some((before, after)) = name.and_then(|name| name.split_once(MARK)) else {
         return;
     };

@@ -1,8 +1,9 @@
 //! Dumps because an event loop has handled no new event for too long.
 //!
-//! A loop that reports its events shows the running one's age beside its slot; one that is probed
-//! shows since when a probe waits. A thread of the profiler looks at both while the jank lasts. The
-//! loop's own thread sees a jank that ended before that thread looked again.
+//! A loop that reports its events shows the age of the running event next to the loop's slot. A
+//! probed loop shows since when a probe waits. A thread of the profiler looks at both while the
+//! jank lasts. The loop's own thread sees a jank that ended before the profiler's thread looked
+//! again.
 
 use crate::event_loop::EventWatches;
 use crate::platform::monotonic_now;

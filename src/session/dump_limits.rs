@@ -1,5 +1,5 @@
 //! The thread that checks whether the process exceeds a limit of CPU time or memory, or an event
-//! loop that of a jank, and then dumps.
+//! loop exceeds the limit of a jank. The thread then dumps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -104,7 +104,7 @@ fn to_dump_error(untaken: Untaken) -> DumpError {
     }
 }
 
-/// What the thread checks, and what it has seen.
+/// The settings that the thread checks, and its earlier findings.
 struct LimitWatcher {
     settings: DumpSettings,
     memory: ResidentMemory,
@@ -154,7 +154,7 @@ impl LimitWatcher {
             .long_jank
             .map_or(INTERVAL_NS, jank_interval_ns);
         let mut due = monotonic_now().plus_ns(INTERVAL_NS);
-        // Janks that have ended are none of these settings'.
+        // Under these settings, janks that have already ended cause no dump.
         forget_janks();
         loop {
             sleep_until(monotonic_now().plus_ns(interval_ns));

@@ -101,7 +101,7 @@ pub(crate) fn is_long_interval(ns: u64) -> bool {
     ns > LONG_INTERVAL_NS.load(Ordering::Relaxed)
 }
 
-/// Returns the length of a jank, in ns, that is no reason to dump yet; `None` if no jank is one.
+/// Returns the length, in ns, above which a jank causes a dump; `None` if no jank does.
 #[inline(always)]
 pub(super) fn long_jank_ns() -> Option<u64> {
     Some(LONG_JANK_NS.load(Ordering::Relaxed)).filter(|ns| *ns != u64::MAX)
@@ -127,7 +127,7 @@ pub(crate) struct DumpPermit {
 /// What caused a dump.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
-    /// A long interval, which a text beside the dump explains.
+    /// A long interval. A text file next to the dump explains it.
     Interval(LongInterval),
     /// Something that has lasted for this time.
     Lasting(Duration),
@@ -257,7 +257,7 @@ impl DumpPermit {
         let writing = self.writing.take();
         let before_ns = delay_next(self.now, self.settings.min_interval);
         let task = move || {
-            // Given back in any case, also if the writer panics. The waiting thread is told last.
+            // Dropped even if the writer panics. `done` is last, and wakes the waiting thread.
             let _writing = (writing, done);
             // Without a file, the next cause waits as long: each attempt costs as much as a dump.
             if let Some(saved) = write_dump(session, since, &file, &whole_reason, &cause) {
@@ -285,8 +285,8 @@ pub(crate) fn forget_dumps_in_child(lock: &mut PsLock) {
     std::mem::forget(std::mem::take(FILES.get_mut(lock)));
 }
 
-/// Writes the file, and returns its path. No callback of the application learns of it: the caller
-/// may be a thread that panics, and that the callback would wait for.
+/// Writes the file, and returns its path. Calls no callback of the application: a callback might
+/// wait for the caller, which may be a panicking thread.
 fn write_dump(
     session: Generation,
     since: TimeStamp,
@@ -324,8 +324,8 @@ fn write_dump(
     }
 }
 
-/// Writes where the time of an interval went, beside the dump. Says on standard error if that is not
-/// possible.
+/// Writes a file next to the dump that explains where the time of an interval went. Reports a
+/// failure on standard error.
 fn write_explanation(profile: FrozenProfile, interval: &LongInterval, dump: &Path) {
     let explained = profile.explain_interval(interval);
     let path = explanation_path(dump);
@@ -359,7 +359,7 @@ fn options_for(path: &Path, since: TimeStamp) -> Result<WriteOptions, SaveError>
     Ok(options)
 }
 
-/// Notes a file, and removes the oldest of those that are too many.
+/// Notes a file, and removes the oldest files beyond the maximum number.
 fn remove_oldest(path: PathBuf, max_files: usize) {
     let removed: Vec<_> = {
         let mut lock = PsLock::acquire();

@@ -1,7 +1,7 @@
 //! The start before `main`, by a constructor of the program.
 //!
 //! Gecko starts a small Base Profiler early, whose data the main profiler takes over. Here both are
-//! one: `profiler_init` goes on with the session that the constructor has started.
+//! one: `profiler_init` continues the session that the constructor has started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,5 +1,5 @@
-//! Reads the sources of the program's own crates, so that the viewer can show them to whoever gets
-//! the profile.
+//! Reads the sources of the program's own crates, so that the viewer can show them to the
+//! recipients of the profile.
 //!
 //! A profile from a file may name any path. So a source is read only if the debug information of
 //! its module, which is recognized by its build id, names the path, too. A source that is newer
@@ -25,7 +25,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// A time of change, in seconds and nanoseconds.
 type ChangeTime = (i64, i64);
 
-/// What is known of the sources of a module.
+/// The paths of a module's sources, and the module's time of change.
 struct ModuleSources {
     paths: HashSet<String>,
     /// When the module was last changed.
@@ -128,7 +128,7 @@ fn files_by_samples(profile: &ProfileModel) -> Vec<(TextId, Option<ModuleId>)> {
 }
 
 /// Returns the text of a file that is not larger than `max_bytes`, and not newer than its module.
-/// `None` also if the file is missing, is no regular file, is not UTF-8, or changes meanwhile.
+/// Also returns `None` if the file is missing, not regular, not UTF-8, or changes during the read.
 fn read_unchanged(path: &Path, max_bytes: u64, module_changed_at: ChangeTime) -> Option<String> {
     let file = SharedFile::open_regular(path).ok()?;
     let is_older = || change_time(&file).is_some_and(|changed_at| changed_at <= module_changed_at);

@@ -1,8 +1,9 @@
 //! Saves the last profile at every end of the process that can be noticed.
 //!
-//! The thread on which the process ends does nothing but ask a thread of the profiler, and wait
-//! (`platform/process_end/gate.rs`). That thread sleeps until then. It takes no life-cycle lock, so
-//! a start or stop in progress does not hold it up, and it calls no state-change callback.
+//! The thread on which the process ends only asks a thread of the profiler, and waits
+//! (`platform/process_end/gate.rs`). The profiler's thread sleeps until then. It takes no
+//! life-cycle lock, so a start or stop in progress does not delay it. It calls no state-change
+//! callback.
 //!
 //! There is neither thread nor handler unless the variables or the application ask for a file or a
 //! report at the end.

@@ -103,7 +103,7 @@ struct List<'de> {
     place: Range<usize>,
 }
 
-/// What is known of the members of a process's profile.
+/// The known members of a process's profile.
 #[derive(Default)]
 struct KnownMembers<'de> {
     /// The text of `meta`, which is an object.

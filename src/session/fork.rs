@@ -81,8 +81,8 @@ pub(crate) fn ensure_fork_handlers() {
 }
 
 /// Takes all locks. Takes none if the caller of the fork is a signal handler of the application
-/// that has interrupted the profiler on this thread: the thread may already hold one of them, or
-/// the loader's lock.
+/// that has interrupted the profiler on this thread: the thread may already hold one of these
+/// locks, or the loader's lock.
 fn prepare() {
     close_fork_gate();
     if is_any_lock_held_on_current_thread() {

@@ -34,7 +34,7 @@ const CHILD_FACTOR: usize = 4;
 /// thread did since the one before.
 const BEFORE_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// A profile in memory. A write fails if there is no memory for it.
+/// A profile in memory. A write fails if its memory cannot be allocated.
 pub(super) struct TextInMemory(pub(super) Vec<u8>);
 
 impl Write for TextInMemory {
@@ -60,8 +60,8 @@ fn notify_of(found: &FoundProblems, is_last: bool) {
     }
 }
 
-/// Adds the profile of a child process, and of its own child processes. If it cannot be read to its
-/// end, adds the part before the error, and says so.
+/// Adds the profile of a child process, and of its own child processes. If the profile cannot be
+/// read to its end, adds the part before the error, and says so.
 fn add_to_model(model: &mut ProfileModel, child: &ChildProfile) -> io::Result<()> {
     check_memory(CHILD_FACTOR * child.text().len())?;
     let added = match std::str::from_utf8(child.text()) {
@@ -240,7 +240,7 @@ impl FrozenProfile {
         let mut threads = self.source.threads.iter();
         let thread = threads.find(|thread| thread.serial() == interval.thread);
         let tid = thread.map(|thread| thread.unlocked_const_reader_and_atomic_rw().tid());
-        // Nothing but the interval is needed, and no other process.
+        // Only the interval and this process are needed.
         let mut own = self.clone();
         own.source.children = None;
         own.source.exit_profiles.clear();
@@ -297,8 +297,8 @@ impl FrozenProfile {
         self.save_once_with(default_options_for(path)?, path)
     }
 
-    /// Works like [`Self::save_once`]. If the file's name stands for no format of this build, says
-    /// so on standard error, and saves the profile in Gecko's format: it is the last chance.
+    /// Works like [`Self::save_once`]. If this build has no format for the file's name, says so on
+    /// standard error, and saves the profile in Gecko's format: this is the last chance to save it.
     pub(crate) fn save_at_shutdown(self, path: &Path) -> Result<PathBuf, SaveError> {
         let options = default_options_for(path).unwrap_or_else(|error| {
             notices::notify(&format!("{error}; the profile is saved in Gecko's format"));
@@ -308,7 +308,7 @@ impl FrozenProfile {
     }
 
     fn save_once_with(self, options: WriteOptions, path: &Path) -> Result<PathBuf, SaveError> {
-        // The model's memory does not depend on the buffer's alone.
+        // The model's memory depends on more than the buffer's memory.
         if options.format == Format::Gecko && self.has_ample_memory() {
             return noted(save_profile(path, |out| self.write_once(&options, out)));
         }
@@ -332,8 +332,8 @@ impl FrozenProfile {
         self.save_newest(|profile| save_at(path.clone(), |out| profile.write(options, out)))
     }
 
-    /// Calls `save`. While there is no memory for it, calls it again without the older half of the
-    /// chunks.
+    /// Calls `save`. Whenever memory runs out, leaves out the older half of the chunks, and calls
+    /// `save` again.
     fn save_newest(
         mut self,
         mut save: impl FnMut(&Self) -> Result<PathBuf, SaveError>,
@@ -354,8 +354,8 @@ impl FrozenProfile {
         profile.map_or_else(|_| Vec::new(), |(profile, _)| summarize(&profile))
     }
 
-    /// Returns the text summary that `Profile::summary` shows. While there is no memory for the
-    /// whole profile, leaves out its older half.
+    /// Returns the text summary that `Profile::summary` shows. Whenever memory runs out, leaves out
+    /// the older half of the profile, and tries again.
     pub(crate) fn report(mut self, look: Look) -> io::Result<String> {
         let options = WriteOptions {
             format: Format::Text,

@@ -113,7 +113,7 @@ fn init_once() -> bool {
     was_early
 }
 
-/// Goes on with the session, if any, that [`init_early`] has begun. Only now is it known which file
+/// Continues the session, if any, that [`init_early`] has begun. Only now is it known which file
 /// the application asks for: it may have done so in code, or set a variable.
 fn take_over() {
     env_notices::notify_if_unsaved();

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::platform::{StandardStream, write_to_standard};
 use crate::symbols::UnreadFile;
 
-/// Maximum time that a text waits for a stream that nobody reads. A reader on a busy machine needs
-/// much less.
+/// Maximum time that a text waits for a stream that no process reads. A reader on a busy machine
+/// needs much less.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Writes a notice to standard error, in a single write unless it is a terminal, so that lines of

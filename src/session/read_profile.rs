@@ -48,8 +48,8 @@ impl ReadProfile {
         write_profile(&self.0, options.format, &export, out)
     }
 
-    /// Writes the profile to a file in the format of the file's name: in the processed one if the name
-    /// stands for Gecko's.
+    /// Writes the profile to a file, in the format that the file's name selects. If the name
+    /// selects Gecko's format, writes the processed one.
     pub(crate) fn save_with(
         &self,
         options: WriteOptions,

@@ -6,8 +6,8 @@
 //! last copy needs no more memory, space or work of the profiler. Only a kill or a power failure
 //! during the copy leaves the file incomplete, and only an error of the disk leaves it empty.
 //!
-//! If the process has no free descriptor, a thread with a descriptor table of its own writes the
-//! file. The calling thread still generates the text, because that may run code of the application.
+//! If the process has no free descriptor, a thread with its own descriptor table writes the file.
+//! The calling thread still generates the text, because that may run code of the application.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -112,8 +112,8 @@ pub(crate) fn save_at(
     save_with_any_descriptor(path, save_exactly, write)
 }
 
-/// Calls `save`, on a thread with a descriptor table of its own if the process has no free
-/// descriptor.
+/// Calls `save`. If the process has no free descriptor, does so on a thread with its own
+/// descriptor table.
 fn save_with_any_descriptor(
     path: PathBuf,
     save: fn(PathBuf, WriteText<'_>) -> Result<PathBuf, SaveError>,
@@ -141,7 +141,7 @@ fn save_followed(requested: PathBuf, write: WriteText<'_>) -> Result<PathBuf, Sa
         return save_exactly(path, write);
     }
     let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
-    // A pipe does not give back what it has accepted, so the save is not repeated for lack of
+    // A pipe keeps the bytes that it has accepted, so the save is not repeated after a lack of
     // memory.
     let as_cause = |error: io::Error| match is_out_of_memory(&error) {
         true => io::Error::new(error.kind(), error),
@@ -211,7 +211,7 @@ fn overwrite_existing(
     write: WriteText<'_>,
 ) -> Result<(), SaveError> {
     let file = ExistingFile::open(path).map_err(|error| {
-        // If there is no file to overwrite, the cause is that no file can be created.
+        // Without a file to overwrite, the cause is that a file cannot be created.
         let is_cause = error.kind() != io::ErrorKind::NotFound && !is_refusal(&error);
         failed(path, "create", if is_cause { error } else { refusal })
     })?;
@@ -249,8 +249,8 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
     ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gz"))
 }
 
-/// Writes the file without buffering. `write` has a buffer of its own and discards it on failure,
-/// so no write is retried.
+/// Writes the file without buffering. `write` has its own buffer and discards it on failure, so no
+/// write is retried.
 fn fill(out: &mut dyn Write, path: &Path, write: WriteText<'_>) -> io::Result<()> {
     if is_compressed(path) {
         compress(out, write)

@@ -17,7 +17,7 @@ use crate::session::save::expand_path;
 use crate::util::{PsCell, PsLock};
 
 /// Set for child processes: the id of the process that the file belongs to, a colon, and the file.
-/// The prefix differs from that of the profiler's variables, because nobody is to set it.
+/// The prefix differs from that of the profiler's variables, because no user is to set this one.
 const OWNER: &str = "GEKKOTA_SHUTDOWN_OWNER";
 
 /// What a process may know of a file before it ends.
@@ -35,8 +35,8 @@ struct Claim {
     claimed_at: SystemTime,
 }
 
-/// A file's content, as far as a change of it can be seen. `None` in its place stands for no file,
-/// an empty one, or a special one.
+/// The time of change and the length of a file, which show a change of its content. `None` in their
+/// place means that the file is missing, empty or special.
 type Content = (SystemTime, u64);
 
 static CLAIM: PsCell<Option<Claim>> = PsCell::new(None);

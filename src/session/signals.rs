@@ -149,7 +149,7 @@ pub(super) fn prepare_dump_signal() {
 fn use_config(config: ControlConfig, running: Option<Arc<ControlShared>>) -> Result<(), Untaken> {
     let signals = config.signals();
     if let Some(running) = running {
-        // First, so that a control which works goes on as it is if this fails.
+        // The signals come first: if they cannot be taken, a working control stays unchanged.
         take_signals(&signals)?;
         running.change(config);
         return Ok(());
@@ -336,7 +336,7 @@ fn start(control: &ControlShared) {
     let params = StartParams::default()
         .capacity_bytes(CAPACITY_BYTES)
         .filters(["*"]);
-    // Clients of endpoints may have started the running one. It goes on without them now.
+    // Clients of endpoints may have started the running session. It continues without them now.
     match start_for_application(|| SessionPlan::new(&params)?.start_unless(|_| true)) {
         Ok(StartOutcome::Started(_)) => notices::notify(&format!("profiling; {next}")),
         Ok(StartOutcome::Kept(_)) => notices::notify(&format!("already profiling; {next}")),

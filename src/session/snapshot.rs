@@ -39,8 +39,8 @@ fn is_asked_for(only: Option<Generation>, running: Generation) -> bool {
     only.is_none_or(|only| only == running)
 }
 
-/// Does the same as [`freeze`], but calls no state-change callback: a callback of the application
-/// may wait for the thread on which the process ends.
+/// Works like [`freeze`], but calls no state-change callback: a callback of the application may
+/// wait for the thread on which the process ends.
 pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile> {
     let mut frozen = freeze_own(only)?;
     let source = &mut frozen.source;

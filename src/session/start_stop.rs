@@ -234,7 +234,7 @@ impl SessionPlan {
             }
         }
         let running = &session.settings;
-        // Chosen anew, the signal is that with which the session goes on.
+        // A signal that equals the session's current one counts as unchanged.
         if settings.signal == session.signal() {
             settings.signal = running.signal;
         }

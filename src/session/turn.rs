@@ -1,7 +1,7 @@
 //! Decides which `ProfilerSession` may start: only one of them has a running session.
 //!
 //! A guard takes its turn before it starts its session, so that two guards never start at the same
-//! time. Its turn ends with its session, whoever ends that: nothing has to be given back.
+//! time. The turn ends when the session ends, for whatever reason: the guard need not return it.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -64,7 +64,7 @@ pub(crate) struct WrittenWindow {
     pub(crate) until_ns: u64,
     /// Interval between two samples of a thread.
     pub(crate) interval: Duration,
-    /// Whether the buffer had space for all of it, and the process memory to write it.
+    /// Whether the buffer had space for the whole window, and the process had memory to write it.
     pub(crate) is_complete: bool,
     pub(crate) content: Vec<u8>,
 }
@@ -78,7 +78,7 @@ pub(crate) fn freeze_window() -> Option<FrozenWindow> {
 }
 
 impl WindowCutter {
-    /// Uses the running session, from now on. Starts one with these parameters if there is none.
+    /// Uses the running session from now on. Starts a session with these parameters if none runs.
     ///
     /// # Errors
     /// Those of `profiler_start`.
@@ -101,8 +101,8 @@ impl WindowCutter {
         self.client.as_ref().is_some_and(SessionClient::is_running)
     }
 
-    /// Ends the session if no one else wants it. Returns whether it did, and the window up to just
-    /// before the end. The state-change callbacks run meanwhile.
+    /// Ends the session if it has no other client. Returns whether it did, and the window up to
+    /// just before the end. The state-change callbacks run during this call.
     pub(crate) fn leave_if_alone(&mut self) -> (bool, Option<FrozenWindow>) {
         let alone = self.client.take_if(|client| client.close_if_alone());
         let last = alone.as_ref().and_then(|_| freeze_window());
@@ -114,7 +114,7 @@ impl WindowCutter {
     /// of another session, or older than the last one.
     ///
     /// # Errors
-    /// There is no memory for it. Then the next window has its samples, too.
+    /// Memory for the window is lacking. Then the next window has its samples, too.
     pub(crate) fn write(
         &mut self,
         window: FrozenWindow,

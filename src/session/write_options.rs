@@ -35,7 +35,7 @@ pub(crate) fn default_options() -> WriteOptions {
     }
 }
 
-/// Returns the default options for a file, in the format that its name stands for.
+/// Returns the default options for a file, with the format that its name selects.
 ///
 /// # Errors
 /// Those of [`WriteOptions::for_file`].
@@ -70,7 +70,7 @@ impl WriteOptions {
         export
     }
 
-    /// Sets the format that a file's name stands for.
+    /// Sets the format that a file's name selects.
     ///
     /// # Errors
     /// [`SaveError::UnknownEnding`], or [`SaveError::MissingFeature`]

@@ -37,8 +37,8 @@ pub(crate) struct ActivePs {
     pub(crate) sampler: Box<dyn RunningSampler>,
 }
 
-/// Data that a session no longer keeps. The caller drops it without holding a lock, because there
-/// may be much of it.
+/// Data that a session no longer keeps. The caller drops them without holding a lock, because they
+/// may be large.
 #[derive(Debug, Default)]
 pub(crate) struct Expired {
     #[expect(dead_code, reason = "held for its drop")]
@@ -263,7 +263,7 @@ pub(crate) fn find_thread(thread: ThreadId) -> Option<OffThreadRef> {
     })
 }
 
-/// Calls `body` with the threads of the running session, if there is one.
+/// Calls `body` with the threads of the running session. Without a session, does nothing.
 fn with_running_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) {
     if let Some(active) = ACTIVE_PS.get(lock) {
         body(&mut active.threads.borrow_mut());

@@ -374,7 +374,7 @@ mod tests {
     fn handler_that_interrupts_the_lock_of_the_work_is_refused() {
         let runner = CallbackRunner::new();
         assert!(!is_any_lock_held_on_current_thread());
-        // What such a handler would ask.
+        // A handler that interrupts the lock would ask this.
         assert!(runner.with_work(|_| is_any_lock_held_on_current_thread()));
         assert!(!is_any_lock_held_on_current_thread());
     }

@@ -64,7 +64,7 @@ impl CorePs {
         self.etld1 = etld1;
     }
 
-    /// Sets the kind of process. An empty one stands for the default.
+    /// Sets the kind of process. An empty text sets the default.
     pub(crate) fn set_process_type(&mut self, process_type: String) {
         self.process_type = match process_type.is_empty() {
             true => DEFAULT_PROCESS_TYPE.to_owned(),

@@ -76,8 +76,9 @@ impl<T> ExpiringList<T> {
         ended.buffer_end < buffer_start || self.limits.is_too_old(ended.at, now)
     }
 
-    /// Removes and returns the items that ended before `buffer_start`, or are too old at `now`, except
-    /// those that there is no memory to return. The caller drops them without holding a lock.
+    /// Removes and returns the items that ended before `buffer_start`, or are too old at `now`.
+    /// Keeps the items that it has no memory to return. The caller drops the returned items without
+    /// holding a lock.
     #[must_use = "drop the items without holding a lock"]
     pub(crate) fn take_expired(&mut self, buffer_start: u64, now: TimeStamp) -> Vec<T> {
         let mut expired = Vec::new();

@@ -1,4 +1,4 @@
-//! Which facts of a session's crash file still matter.
+//! The choice of the facts of a session's crash file that still matter.
 
 use std::collections::HashSet;
 

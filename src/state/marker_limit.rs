@@ -1,5 +1,5 @@
 //! Limits how many markers of a name are recorded in a second. The others are left out at random, and
-//! those that are recorded stand for them.
+//! the recorded markers represent them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -35,8 +35,9 @@ pub(crate) fn begin_marker_limit(limit: u32) {
     LIMIT.store(limit, Ordering::Relaxed);
 }
 
-/// Decides whether a marker is recorded. Returns `None` if it is left out, or else its rarity: it
-/// stands for two to the power of that many. `length_ns` is 0 unless the marker is an interval.
+/// Decides whether a marker is recorded. Returns `None` if the marker is left out, or else its
+/// rarity: it represents 2 to the power of `rarity` markers. `length_ns` is 0 unless the marker is
+/// an interval.
 #[inline(always)]
 pub(crate) fn choose_marker(name: &str, thread: u64, now: TimeStamp, length_ns: u64) -> Option<u8> {
     match LIMIT.load(Ordering::Relaxed) {
@@ -124,7 +125,7 @@ impl Recent {
             return;
         }
         let step_ms = self.step_ms(limit);
-        // A little faster is no reason.
+        // A rate a little above the limit does not halve the share of recorded markers.
         let too_fast = (step_ms - step_ms / 8).div_ceil(self.passed_ms(now_ms).max(1));
         let more = too_fast.next_power_of_two().ilog2().min(MAX_HALVINGS) as u8;
         self.rarity = (self.rarity + more).min(MAX_RARITY);
@@ -176,7 +177,7 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     /// Passes `rate` markers a second for some seconds. Returns how many were recorded in each second,
-    /// and the number of markers that they stand for.
+    /// and the number of markers that they represent.
     fn record(name: &str, from_s: u64, seconds: u64, rate: u64, length_ns: u64) -> (Vec<u64>, u64) {
         let mut stand_for = 0;
         let of_second = |second| {

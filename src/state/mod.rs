@@ -1,7 +1,7 @@
 //! The profiler's global state.
 //!
 //! # Purpose
-//! Holds what is known once the profiler is initialized (`CorePs`) and while it runs (`ActivePs`),
+//! Holds the data of the initialized profiler (`CorePs`) and of the running one (`ActivePs`),
 //! the data that a running session shares with its sampler (`Session`), and the state that any
 //! thread may read without a lock (`RacyFeatures`).
 //!

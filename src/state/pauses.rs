@@ -107,7 +107,7 @@ impl Pauses {
         cpu_ns: impl Fn() -> i64,
         change: impl FnOnce() -> TimeStamp,
     ) -> bool {
-        // No other thread changes the state meanwhile, because that requires the `PsLock`, which
+        // No other thread can change the state during the call: that requires the `PsLock`, which
         // the caller holds.
         if self.open().since(kind).is_some() == paused {
             return false;

@@ -26,7 +26,7 @@ pub(crate) struct ProfiledThreads {
     matched: Vec<bool>,
     /// Live threads, unordered. Each thread stores its index.
     live: Vec<OffThreadRef>,
-    /// Those of the live threads that have not registered.
+    /// Live threads that have not registered.
     unregistered: HashMap<ThreadId, OffThreadRef>,
     // Each list of ended threads is in the order in which they ended.
     /// Ended threads for which the sampler may still write data.
@@ -118,7 +118,7 @@ impl ProfiledThreads {
         true
     }
 
-    /// Notes in the crash file what is known of a thread.
+    /// Records a thread in the crash file.
     fn note_fact(&self, thread: &OffThreadRef) {
         if let Some(facts) = &self.session.crash_facts {
             facts.add_thread(thread);
@@ -200,8 +200,8 @@ impl ProfiledThreads {
         self.ended_bytes = 0;
     }
 
-    /// Returns the live threads whose stacks or CPU times are recorded; `None` if there is no memory
-    /// for the list.
+    /// Returns the live threads whose stacks or CPU times are recorded; `None` if there is not
+    /// enough memory for the list.
     pub(crate) fn sampled(&self) -> Option<Vec<OffThreadRef>> {
         let sampler_features =
             ThreadProfilingFeatures::SAMPLING | ThreadProfilingFeatures::CPU_UTILIZATION;
@@ -286,8 +286,8 @@ impl ProfiledThreads {
     }
 
     /// Removes and returns ended threads whose data ended before `buffer_start`, or that ended too
-    /// long before `now`. Keeps those whose end is not recorded yet, and those that there is no memory
-    /// to return. The caller drops the threads without holding a lock.
+    /// long before `now`. Keeps those whose end is not recorded yet, and those that it has no
+    /// memory to return. The caller drops the threads without holding a lock.
     #[doc(alias = "DiscardExpiredDeadProfiledThreads")]
     #[must_use = "drop the threads without holding a lock"]
     pub(crate) fn take_expired(

@@ -153,8 +153,9 @@ impl RacyFeatures {
     }
 
     /// Pauses or resumes, and returns the time of the change. The clock is read within the pause,
-    /// both at its start and at its end, so a thread that reads the clock while nothing is paused
-    /// gets a time outside the pause. Called only while the profiler is active.
+    /// both at its start and at its end. So a thread that reads the clock while the
+    /// profiler is not paused gets a time outside the pause. Called only while the profiler is
+    /// active.
     pub(crate) fn set_paused(kind: PauseKind, paused: bool, _lock: &PsLock) -> TimeStamp {
         STATE.set_paused(kind, paused, monotonic_now)
     }

@@ -140,15 +140,15 @@ counts! {
     /// Threads whose context switches the kernel does not report. Counted with the feature
     /// `contextswitches` only.
     threads_without_switches,
-    /// Threads whose waits for a processor the kernel does not report, likewise.
+    /// Threads whose waits for a processor the kernel does not report. Counted likewise.
     threads_without_waits,
     /// Samples of a stack other than the thread's own: a signal stack or the stack of a coroutine,
     /// for example.
     samples_on_other_stacks,
     /// Samples whose stack could not be unwound to its root.
     truncated_samples,
-    /// Those of `truncated_samples` whose thread used more stack than is copied: 1 MiB, or as much
-    /// as there was memory for.
+    /// Samples among `truncated_samples` whose thread used more stack than is copied: 1 MiB, or as
+    /// much as there was memory for.
     too_deep_samples,
     /// Captures that did not fit into the thread's slot and were repeated in a larger one. Each
     /// counts in `unanswered_ticks`, too.
@@ -157,7 +157,7 @@ counts! {
     unanswered_ticks,
     /// Threads that had an event of their CPU clock, which interrupted them while they ran.
     threads_with_events,
-    /// Threads for which the kernel refused such an event, so that signals interrupted them.
+    /// Threads whose event the kernel refused, so that signals interrupted them.
     refused_events,
     /// Number of times that a thread ran for long without being interrupted by its event.
     silent_events,
@@ -179,15 +179,15 @@ counts! {
     threads_without_stacks,
     /// 1 if the sampler panicked. No samples are taken afterwards.
     sampler_panics,
-    /// Stacks of sampled allocations that a snapshot of the heap lacks, because there is no space for
-    /// them.
+    /// Stacks of sampled allocations that a snapshot of the heap lacks, because they exceed its
+    /// space.
     unkept_allocation_stacks,
     /// Sampled allocations and frees of a session that does not profile the main thread, which they
     /// belong to.
     allocations_without_track,
     /// Samples that were dropped because the buffer had no space.
     dropped_samples,
-    /// Waits of async tasks that were not recorded, or rows of them, because there was no space.
+    /// Waits of async tasks, or rows of such waits, that were not recorded for lack of space.
     lost_waits,
     /// Waits of async tasks that were long enough for an interval, but have none, because there
     /// were too many.
@@ -350,8 +350,8 @@ impl Session {
         self.may_use_events.store(may_use, Ordering::Relaxed);
     }
 
-    /// Returns the sampling signal: that of the settings, or the one with which the session goes on since
-    /// other code has replaced the profiler's handler.
+    /// Returns the sampling signal: that of the settings, or the next one after other code has
+    /// replaced the profiler's handler.
     pub(crate) fn signal(&self) -> i32 {
         self.signal.load(Ordering::Relaxed)
     }
@@ -408,7 +408,7 @@ impl Session {
         }
     }
 
-    /// Notes the session's counts in the crash file, if there is one.
+    /// Notes the session's counts in its crash file. Without a crash file, does nothing.
     pub(crate) fn note_counts(&self, now: TimeStamp) {
         if let Some(facts) = &self.crash_facts {
             facts.set_counts(self.counts.all().into_iter().map(|(_, count)| count));
@@ -416,7 +416,7 @@ impl Session {
         }
     }
 
-    /// Notes the pauses in progress in the crash file, if there is one.
+    /// Notes the pauses in progress in its crash file. Without a crash file, does nothing.
     pub(crate) fn note_pauses(&self) {
         if let Some(facts) = &self.crash_facts {
             let open = self.pauses.open();

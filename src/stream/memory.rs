@@ -2,7 +2,7 @@
 //!
 //! The tables of a profile, the JSON writer and the libraries that read debug information end the
 //! process if an allocation fails. So the job asks for the memory before each large step, and ends
-//! with an error instead, or goes on with less (`decode/newest.rs`).
+//! with an error instead, or continues with less data (`decode/newest.rs`).
 //!
 //! It asks for four times the entries at first, as the buffer keeps that much free while it records
 //! (`buffer/manager/headroom.rs`). Tables that may grow beyond that, those of distinct stacks and

@@ -1,7 +1,7 @@
 //! Looks up addresses in the debug information and the symbol table of mapped files.
 //!
-//! The debug information may be split: a unit may be in a package in the same folder, or in a file
-//! of its own, whose path the unit contains. Such a file is mapped when the first address lies in
+//! The debug information may be split: a unit may be in a package in the same folder, or in its
+//! own file, whose path the unit contains. Such a file is mapped when the first address lies in
 //! it, and then kept.
 
 use std::borrow::Cow;
@@ -51,7 +51,7 @@ impl<'a> ParsedFile<'a> {
         let package = file.package.as_deref().and_then(|package| {
             let package = ObjectFile::parse(package).ok()?;
             let load = |id: SectionId| {
-                // All of them: the package's index tells where a unit's part of each is.
+                // All sections: the package's index tells where a unit's part of each one is.
                 Ok::<_, gimli::Error>(section(&package, id.dwo_name()))
             };
             DwarfPackageSections::load(load).ok()
@@ -97,8 +97,9 @@ impl<'a> ParsedFile<'a> {
     }
 }
 
-/// Returns the sections of a file, without those that say nothing about names. Where variables are
-/// kept is a sixth of the C library's debug information, and would be decompressed in vain.
+/// Returns the sections of a file, without those that say nothing about names. The places of
+/// variables, for example, are a sixth of the C library's debug information, and need not be
+/// decompressed.
 fn sections_with_names<'a>(
     object: &ObjectFile<'a>,
     name_of: impl Fn(SectionId) -> Option<&'static str>,
@@ -117,8 +118,8 @@ fn sections_with_names<'a>(
     sections
 }
 
-/// Returns a section; no bytes if there is none, or if this build cannot decompress it: the file's
-/// symbols still name its functions.
+/// Returns a section. Returns no bytes if the section is missing, or if this build cannot
+/// decompress it: the file's symbols still name its functions.
 fn section<'a>(object: &ObjectFile<'a>, name: Option<&str>) -> Bytes<'a> {
     let found = name.and_then(|name| object.section_by_name(name));
     let content = found.and_then(|section| decompressed(section.compressed_data().ok()?).ok());
@@ -131,8 +132,8 @@ fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
     section.decompress()
 }
 
-/// Returns what a section contains; an error if this build cannot decompress it. Zstandard needs a
-/// crate of its own.
+/// Returns the content of a section; an error if this build cannot decompress it. Zstandard needs
+/// a separate crate.
 #[cfg(not(feature = "mini_debug_info"))]
 fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
     #[cfg(feature = "gzip")]
@@ -233,7 +234,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         self.file.plt.name_at(address)
     }
 
-    /// Returns whether a part of the debug information was looked for in a file of its own.
+    /// Returns whether a part of the debug information was looked for in a split file.
     pub(super) fn has_split_files(&self) -> bool {
         self.has_split_files.get()
     }

@@ -92,7 +92,7 @@ fn styled(name: &str, mangling: Mangling) -> String {
     }
 }
 
-/// A name, or a part of it, whose style is changed from left to right.
+/// A name, or a part of a name, whose style is changed from left to right.
 #[derive(Default)]
 struct StyledName {
     text: String,

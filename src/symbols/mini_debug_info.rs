@@ -16,8 +16,8 @@ mod decompression {
     /// Maximum memory for decompression, in KiB.
     const MAX_DECODER_KIB: u32 = 64 << 10;
 
-    /// Returns the file that is compressed in this one, if there is one, it is well-formed and not too
-    /// large, and `has_memory` finds that there is memory.
+    /// Returns the file that is compressed in this one. Returns `None` if it is missing, malformed
+    /// or too large, or if `has_memory` finds that memory is lacking.
     pub(in crate::symbols) fn mini_debug_info(
         file: &[u8],
         has_memory: impl FnOnce(usize) -> bool,

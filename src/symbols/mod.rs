@@ -5,9 +5,9 @@
 //! ascending order, so that the debug information of each module is opened once.
 //!
 //! # Threads and locks
-//! Runs on the thread that requests the profile or the names of a stack, on threads that help it, or on
-//! one that keeps the files of modules open. Takes no lock, except that of the `backtrace` crate in
-//! `fallback.rs`.
+//! Runs on the thread that requests the profile or the names of a stack, on threads that help it,
+//! or on a thread that keeps the files of modules open. Takes no lock, except the lock of the
+//! `backtrace` crate in `fallback.rs`.
 //!
 //! # Imports
 //! `platform`, `types`, `unwind`, `util`

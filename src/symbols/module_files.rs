@@ -81,8 +81,8 @@ pub(super) fn has_memory_for(file: &[u8]) -> bool {
 }
 
 impl ModuleFiles {
-    /// Maps the files of a module, except those that are missing or do not match the module. They
-    /// are open for a moment, on another thread.
+    /// Maps the files of a module, except missing files and files that do not match the module. The
+    /// files are open for a moment, on another thread.
     pub(super) fn open(module: &LoadedModule) -> Self {
         let module = module.clone();
         on_own_descriptors(move || Self::read(&module))
@@ -186,7 +186,7 @@ pub(crate) fn is_stripped(module: &LoadedModule) -> bool {
         };
         object.symbols().next().is_some() || object.section_by_name(".debug_info").is_some()
     };
-    // Without memory, nothing is known.
+    // If memory was lacking, the files may have names that were not read.
     let is_known = files.unread.is_none() && !files.lacks_memory && !files.files.is_empty();
     is_known && !files.files.iter().any(has_names)
 }

@@ -36,7 +36,7 @@ impl ModuleSymbols<'_, '_> {
         body(&symbols)
     }
 
-    /// Returns whether debug information of the module was looked for in files of its own.
+    /// Returns whether debug information of the module was looked for in split files.
     pub(super) fn has_split_files(&self) -> bool {
         self.files.iter().any(DebugInformation::has_split_files)
     }

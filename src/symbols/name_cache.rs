@@ -42,7 +42,7 @@ struct Entry {
 pub(crate) struct FoundNames<'a> {
     /// The addresses that were looked up.
     pub(crate) addresses: &'a [SampledAddress],
-    /// The names of those that have one.
+    /// The names of the addresses that have one.
     pub(crate) names: &'a AddressNames,
     /// Sorted by address.
     pub(crate) modules: &'a [LoadedModule],
@@ -96,7 +96,7 @@ fn module_of<'a>(
     (!module.image.build_id.is_empty()).then_some(module)
 }
 
-/// Returns what is known of an address, with its symbol moved by `distance`.
+/// Returns the name of an address, with its symbol moved by `distance`.
 fn moved(name: &AddressName, distance: u64) -> AddressName {
     let mut name = name.clone();
     name.symbol = name.symbol.map(|symbol| symbol.moved(distance));
@@ -105,7 +105,7 @@ fn moved(name: &AddressName, distance: u64) -> AddressName {
 
 impl NameCache {
     /// Begins a profile: moves the addresses whose names are known from `addresses` to `names`, and
-    /// removes those that are known to have none. `modules` are sorted by address.
+    /// removes the addresses that are known to have no name. `modules` are sorted by address.
     pub(crate) fn take_known(
         &mut self,
         modules: &[LoadedModule],

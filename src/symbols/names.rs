@@ -62,7 +62,7 @@ impl SymbolPlace {
     }
 }
 
-/// What is known of an address.
+/// The functions at an address, and the place of the outermost one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AddressName {
     /// The functions at the address, the innermost inlined one first; at least one.
@@ -81,5 +81,5 @@ impl AddressName {
     }
 }
 
-/// What is known of each address. An address without a name is absent.
+/// The name of each address. An address without a name is absent.
 pub(crate) type AddressNames = HashMap<SampledAddress, AddressName>;

@@ -67,7 +67,7 @@ impl OpenModules {
     }
 }
 
-/// A module with open files, and those that were opened before it.
+/// A module with open files, and the modules that were opened before it.
 struct Opening<'m> {
     image: Arc<ModuleImage>,
     files: &'m ModuleFiles,
@@ -87,7 +87,7 @@ struct Answer {
 enum Closed {
     /// Its files are not to be kept.
     Module,
-    /// All modules are to be closed. Then the request, if there is one, is answered.
+    /// All modules are to be closed. Then the request, if any, is answered.
     All(Option<Request>),
 }
 

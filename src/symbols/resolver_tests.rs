@@ -143,8 +143,8 @@ fn names_near_enter(path: &Path, distance: u64, symbolicate: Symbolicate) -> Vec
     names.map(|names| names.functions).unwrap_or_default()
 }
 
-/// Returns the name of a function whose debug information is in a file of its own, which
-/// `change` may change before.
+/// Returns the name of a function whose debug information is in a split file, which `change` may
+/// change before.
 fn name_in_split_library(folder: &str, change: impl FnOnce(&Path)) -> FrameName {
     let folder = TestFolder::new(folder);
     let path = folder.compile("split", "function", &["-g", "-gsplit-dwarf"]);
@@ -181,7 +181,7 @@ fn name_of_two(defined: &str, alias: &str, flags: &[&str], symbolicate: Symbolic
 #[test]
 fn function_with_an_internal_and_a_public_name_has_the_public_one() {
     for symbolicate in [Symbolicate::NamesOnly, Symbolicate::Full] {
-        // With debug information, without, and with the dynamic symbols alone.
+        // With debug information, without it, and with only the dynamic symbols.
         for flags in [&["-g"][..], &[], &["-s"]] {
             for (defined, alias) in [("__enter", "enter"), ("enter", "__enter")] {
                 let name = name_of_two(defined, alias, flags, symbolicate);
@@ -255,7 +255,7 @@ fn compressed_debug_information_that_cannot_be_read_leaves_the_symbols() {
         .section_by_name(".debug_info")
         .expect("debug information");
     let (offset, _) = section.file_range().expect("a place");
-    // The method of compression, which nobody knows then.
+    // Makes the method of compression an unknown one.
     bytes[offset as usize..][..4].copy_from_slice(&99u32.to_ne_bytes());
     let path = path.with_extension("other.so");
     std::fs::write(&path, bytes).expect("written");

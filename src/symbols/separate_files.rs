@@ -14,7 +14,7 @@ use crate::symbols::object_file::ObjectFile;
 /// Directory in which distributions put debug files.
 const DEBUG_FILES: &str = "/usr/lib/debug";
 
-/// Maps the separate debug file of a module, if there is one. `own` is the content of the module's
+/// Maps the separate debug file of a module, if it has one. `own` is the content of the module's
 /// own file, unless that is missing or does not match the module. Returns the path, too.
 ///
 /// A program with more rights than the user who started it looks only where the system has debug
@@ -38,7 +38,7 @@ pub(super) fn find_debug_file(
     })
 }
 
-/// Maps the supplementary file that a file with debug information refers to, if there is one.
+/// Maps the supplementary file, if any, that a file with debug information refers to.
 pub(super) fn find_supplementary_file(file: &[u8], path: &Path) -> Option<FileMapping> {
     let object = ObjectFile::parse(file).ok()?;
     let (name, build_id) = object.gnu_debugaltlink().ok()??;
@@ -58,7 +58,7 @@ fn path_by_build_id(build_id: &[u8]) -> Option<PathBuf> {
     Some(Path::new(DEBUG_FILES).join(format!(".build-id/{first}/{rest}.debug")))
 }
 
-/// Returns a build id as it stands in paths and profiles.
+/// Returns a build id as paths and profiles have it.
 pub(super) fn hex_digits(build_id: &[u8]) -> String {
     build_id.iter().map(|byte| format!("{byte:02x}")).collect()
 }

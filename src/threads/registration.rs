@@ -197,7 +197,7 @@ impl Drop for CurrentThread {
     }
 }
 
-/// Calls `body`, unless the calling thread is exiting or is inside such a call.
+/// Calls `body`, unless the calling thread is exiting or is already inside this function.
 fn with_current(body: impl FnOnce(&mut CurrentThread)) {
     let _ = CURRENT.try_with(|current| {
         current
@@ -310,7 +310,7 @@ fn found_data(tid: ThreadId, hooks: RegistrationHooks) -> (Option<OffThreadRef>,
         let Some(found) = (hooks.found)(tid, &lock) else {
             return (None, lock);
         };
-        // The sampler may have found the thread, or another session may have begun, meanwhile.
+        // By now, the sampler may have found the thread, or another session may have begun.
         match &asked {
             Some((before, is_own)) if before.is(&found) => {
                 return (is_own.then_some(found), lock);

@@ -17,7 +17,7 @@
 //! | [`UnlockedReaderAndAtomicRwOnThread`] | created only on the thread | writes to the thread's own atomics |
 //!
 //! Gecko has two further accessors, for the holder of the thread's data lock. Here the `PsLock`
-//! protects these data, so there is no such lock.
+//! protects these data instead.
 //!
 //! [`OnThreadRef`]: crate::threads::registration::OnThreadRef
 //! [`OffThreadRef`]: crate::threads::off_thread_ref::OffThreadRef

@@ -74,7 +74,7 @@ impl ThreadRegistry {
     }
 
     /// Replaces the contents of `ids` by the ids of all registered threads, sorted. Returns false if
-    /// there is no memory for them.
+    /// there is not enough memory for them.
     pub(crate) fn list_ids(ids: &mut Vec<ThreadId>) -> bool {
         let registry = REGISTRY.lock_shared();
         ids.clear();

@@ -3,7 +3,7 @@
 /// Maximum number of labels of a context.
 pub(crate) const MAX_CONTEXT_LABELS: usize = 4;
 
-/// A context: the ids of a trace and a span, and labels. All zero if there is none.
+/// A context: the ids of a trace and a span, and labels. All zero without a context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct ContextWords {
     /// The id of the trace, its upper half first; 0 if it is not known.

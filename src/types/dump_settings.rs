@@ -74,12 +74,12 @@ impl DumpSettings {
 
     /// Dumps when an interval marker, or a span of `tracing`, is longer than this: a slow request.
     ///
-    /// The dump begins when the interval is recorded, at its end. It has the whole interval, also if
-    /// that is longer than [`last`](Self::last). A text beside it, with the same name but the ending
-    /// `.txt`, says where the interval's time went: see
-    /// [`Profile::explain`](crate::Profile::explain). Two markers for the start and the
-    /// end of an interval cause none. Choose a limit that intervals exceed only when something is
-    /// wrong: a marker for the whole run of a program would cause a dump, too.
+    /// The dump begins when the interval is recorded, at its end. The dump has the whole interval,
+    /// even if the interval is longer than [`last`](Self::last). A text file in the same folder,
+    /// with the same name but the ending `.txt`, says where the interval's time went: see
+    /// [`Profile::explain`](crate::Profile::explain). Two markers for the start and the end of an
+    /// interval cause none. Choose a limit that intervals exceed only when something is wrong: a
+    /// marker for the whole run of a program would cause a dump, too.
     pub fn on_interval_longer_than(mut self, limit: Duration) -> Self {
         self.long_interval = Some(limit);
         self
@@ -112,11 +112,11 @@ impl DumpSettings {
     /// of [`profiler_control_by_signals`] nor the sampling signal.
     ///
     /// The signal's handler only writes a byte to a pipe, and calls the handler before it; a thread
-    /// of the profiler dumps. A line on standard error says why there is no dump. As with
+    /// of the profiler dumps. If no dump can be made, a line on standard error says why. As with
     /// [`profiler_control_by_signals`], the handler before it comes back when the dumps are set
-    /// without the signal, and with [`profiler_shutdown`](crate::profiler_shutdown), unless that was
-    /// the default action. In the child of a fork, the signal has no effect on the profiler until the
-    /// child sets dumps itself.
+    /// without the signal, and with [`profiler_shutdown`](crate::profiler_shutdown), unless that
+    /// was the default action. In the child of a fork, the signal has no effect on the profiler
+    /// until the child sets dumps itself.
     ///
     /// [`profiler_control_by_signals`]: crate::api::profiler_control_by_signals
     pub fn on_signal(mut self, signal: i32) -> Self {
@@ -152,7 +152,7 @@ impl DumpSettings {
     }
 }
 
-/// The reason why there is no dump.
+/// The reason why no dump was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DumpError {

@@ -128,7 +128,7 @@ impl Error for StreamError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ExitProfileError {
-    /// The profiler is not running, so there is no profile to add the child's profile to.
+    /// The profiler is not running, so the child's profile cannot be added to any profile.
     Inactive,
     /// The text is not JSON. The string gives the reason and the position. A compressed profile is
     /// not JSON.
@@ -147,7 +147,7 @@ pub enum ExitProfileError {
         /// Maximum size, in bytes.
         max_bytes: u64,
     },
-    /// There is no memory to read the profile.
+    /// There is not enough memory to read the profile.
     OutOfMemory {
         /// Size of the profile, in bytes.
         bytes: u64,
@@ -233,7 +233,7 @@ pub enum SaveError {
         /// The endings that have a format, as text.
         known: String,
     },
-    /// This build cannot write the format that the ending of the file's name stands for.
+    /// This build cannot write the format that the ending of the file's name selects.
     MissingFeature {
         /// The requested file, expanded.
         path: PathBuf,
@@ -424,14 +424,14 @@ pub enum RescueError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The file is no crash file that this version of gekkota can read, or its head is damaged.
+    /// The file is not a crash file that this version of gekkota can read, or its head is damaged.
     NotACrashFile {
         /// The file.
         path: PathBuf,
         /// What was found, and what was expected, in words.
         reason: String,
     },
-    /// There is no memory for the file's contents.
+    /// There is not enough memory for the file's contents.
     OutOfMemory {
         /// The file.
         path: PathBuf,
@@ -490,8 +490,8 @@ pub enum SuspendError {
         /// The target thread.
         thread: ThreadId,
     },
-    /// The thread is registered, but its stack bounds are unknown, or there was no memory for a
-    /// copy of its stack.
+    /// The thread is registered, but its stack bounds are unknown, or there was not enough memory
+    /// for a copy of its stack.
     NoStack {
         /// The target thread.
         thread: ThreadId,

@@ -158,7 +158,8 @@ pub struct ViewerRange {
 
 impl fmt::Display for ViewerRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // All of it, and not nothing.
+        // The start is rounded down and the end up, so that the text covers the whole interval. At
+        // least 1 µs.
         let start_us = self.start.as_micros();
         let end_us = self.end.as_nanos().div_ceil(1000);
         write!(f, "{start_us}u{}", end_us.saturating_sub(start_us).max(1))

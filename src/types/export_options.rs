@@ -48,8 +48,8 @@ pub(crate) struct ExportOptions {
     pub(crate) look: Look,
     /// Maximum size of the source files in the output, in bytes.
     pub(crate) max_source_bytes: usize,
-    /// The texts of source files, beside those that the profile has itself, by the numbers of the
-    /// files' names in the model.
+    /// The texts of source files in addition to those in the profile, by the numbers of the files'
+    /// names in the model.
     pub(crate) sources: HashMap<u32, String>,
     /// Counts the rows that a writer has begun to read.
     pub(crate) progress: Option<Arc<ProgressCounter>>,

@@ -140,9 +140,9 @@ impl Features {
         self.adjusted_to(Self::available())
     }
 
-    /// Returns the features of the set that this build does not have and that the caller chose. A set with
-    /// all of Gecko's default features was made from these, so it chooses only the others. The
-    /// features that a start by variables adds count as chosen by nobody.
+    /// Returns the features of the set that this build does not have and that the caller chose. A
+    /// set with all of Gecko's default features was made from these, so it chooses only the others.
+    /// Features that a start by environment variables adds do not count as chosen.
     pub(crate) fn chosen_unavailable(self) -> Self {
         let unavailable = self.without(Self::available());
         let default = Self::default_set();

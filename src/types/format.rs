@@ -86,7 +86,7 @@ impl Format {
         found.map(|&(format, ..)| format)
     }
 
-    /// Returns the format that a file's name stands for; `None` if no format has its ending.
+    /// Returns the format for a file's name; `None` if no format has its ending.
     ///
     /// | Ending | Format | Feature of the crate that it needs |
     /// |---|---|---|
@@ -104,9 +104,9 @@ impl Format {
     /// | `.txt` | [`Text`](Self::Text) | |
     /// | `.stacks.txt` | [`Stacks`](Self::Stacks) | |
     ///
-    /// A profile that was read from a file is saved as [`Processed`](Self::Processed) where the name
-    /// stands for [`Gecko`](Self::Gecko). Upper-case letters are like lower-case ones. A further `.gz` means that the file is
-    /// compressed.
+    /// A profile that was read from a file is saved as [`Processed`](Self::Processed) if the name
+    /// selects [`Gecko`](Self::Gecko). Upper-case letters are like lower-case ones. A further `.gz`
+    /// means that the file is compressed.
     pub fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);

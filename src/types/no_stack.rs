@@ -45,7 +45,7 @@ impl NoStack {
         })
     }
 
-    /// Returns the text that stands in the place of the stack.
+    /// Returns the text that the profile shows instead of the stack.
     pub(crate) fn text(self) -> String {
         match self {
             Self::RanBetween => RAN_BETWEEN_SAMPLES.to_owned(),

@@ -214,7 +214,7 @@ pub struct PushCounts {
 pub enum PushError {
     /// The address is not accepted.
     BadUrl {
-        /// The address, or a part of it, without secrets.
+        /// The address or a part of the address, without secrets.
         url: String,
         /// What is accepted.
         accepted: &'static str,

@@ -116,7 +116,8 @@ impl StartParams {
     /// Sets how many allocated bytes are between two sampled allocations on average, for the
     /// feature [`NATIVE_ALLOCATIONS`](Features::NATIVE_ALLOCATIONS). The default, 512 KiB, costs a
     /// program that allocates 1 GB/s about 2,000 stacks per second. A smaller number finds smaller
-    /// amounts. The samples that are alive, and their stacks, take up to 90 MB beside the buffer.
+    /// amounts. The samples that are alive, and their stacks, take up to 90 MB in addition to the
+    /// buffer.
     #[must_use]
     pub fn allocation_interval_bytes(mut self, bytes: u64) -> Self {
         self.allocation_interval_bytes = bytes;
@@ -132,12 +133,12 @@ impl StartParams {
     /// Each thread that adds markers reserves two chunks of at least 4 KiB each. If the
     /// reservations of all threads exceed the capacity, the buffer grows to their sum.
     ///
-    /// Everything else that the session keeps counts towards the capacity, within shares of it:
-    /// exit profiles (a quarter), ended threads and the code that `/tmp/perf-PID.map` lists (an
-    /// eighth each), unregistered pages and unregistered generated code (a sixteenth each). Beyond
-    /// its share, the oldest data of a kind are dropped, and `meta.losses` of the profile counts
-    /// them. The rest of a perf map is not read. Of ended threads without samples and markers, the
-    /// newest 1,000 are kept.
+    /// Everything else that the session keeps counts towards the capacity. Each kind of data has a
+    /// share: exit profiles (a quarter), ended threads and the code that `/tmp/perf-PID.map` lists
+    /// (an eighth each), unregistered pages and unregistered generated code (a sixteenth each).
+    /// Beyond its share, the oldest data of a kind are dropped, and `meta.losses` of the profile
+    /// counts them. The rest of a perf map is not read. Of ended threads without samples and
+    /// markers, the newest 1,000 are kept.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.capacity_bytes = bytes;
@@ -165,21 +166,22 @@ impl StartParams {
     /// So the rate falls while the program does much, and rises again afterwards, up to one sample
     /// in each [`interval`](Self::interval()). No tick is delayed by more than a second, whatever
     /// it costs. With a limit, the sampler's thread raises its priority less (nice value -5, not
-    /// -20), where the process may raise it: ticks are less exact beside many busy threads, but the
-    /// kernel moves the application's threads between processors less often.
+    /// -20), where the process may raise it. Ticks are then less exact while many threads are busy,
+    /// but the kernel moves the application's threads between processors less often.
     ///
-    /// A sample counts for its tick and for those that were left out after it: that is its weight
-    /// in the profile. Gecko's format, whose weights the Firefox Profiler ignores, has so many rows
-    /// instead, as far as [`SnapshotOptions::max_rows`](crate::profile::SnapshotOptions::max_rows)
-    /// allows. A thread that did not run in the meantime has all its samples. So the shares of
-    /// functions and threads stay right, and are only less exact. CPU times do not depend on the
-    /// rate. `skipped_ticks` in [`Profile::sampler_counts`](crate::Profile::sampler_counts) says
-    /// how many ticks were left out.
+    /// A sample counts for its tick and for the ticks that were left out after it: their number is
+    /// the sample's weight in the profile. In Gecko's format, whose weights the Firefox Profiler
+    /// ignores, a sample has that number of rows instead, as far as
+    /// [`SnapshotOptions::max_rows`](crate::profile::SnapshotOptions::max_rows) allows. A thread
+    /// that did not run in the meantime has all its samples. So the shares of functions and threads
+    /// stay right, and are only less exact. CPU times do not depend on the rate. `skipped_ticks` in
+    /// [`Profile::sampler_counts`](crate::Profile::sampler_counts) says how many ticks were left
+    /// out.
     ///
     /// Both the CPU time of the sampler's thread and the time of the signal handler for samples
     /// count. What the application's threads spend on markers and on sampled allocations does not,
     /// nor does the thread that writes a profile. A credit of up to a second's share covers short
-    /// peaks. A thread that samples itself on its own CPU time goes on at the interval.
+    /// peaks. A thread that samples itself on its own CPU time is still sampled at the interval.
     ///
     /// A thread that ends has no sample for the ticks that were left out since its last one, and a
     /// thread that begins and ends between two ticks has none at all.
@@ -193,10 +195,11 @@ impl StartParams {
     /// Sets how many markers of a name are recorded in a second, so that a program with many does not
     /// fill the buffer and the file. 0, the default, means no limit.
     ///
-    /// If there are more, markers are left out at random. One that is recorded stands for two, four or
-    /// more, counting itself: its field `standsFor` says so in every format, and the sum is right on
-    /// average. The profile's loss `left_out_markers` is the sum of those for which the markers in the
-    /// profile stand. While the number of markers grows quickly, up to twice the limit are recorded.
+    /// Beyond the limit, markers are left out at random. A recorded marker then represents two,
+    /// four or more markers, counting itself: its field `standsFor` says how many in every format,
+    /// and the sum is right on average. The profile's loss `left_out_markers` is the number of
+    /// left-out markers that the markers in the profile represent. While the number of markers
+    /// grows quickly, up to twice the limit are recorded.
     ///
     /// Intervals of 1, 16 and 256 ms or more have a limit of their own each, so that slow ones are
     /// not lost among quick ones. An interval that causes a dump is recorded, and so are markers that
@@ -241,10 +244,10 @@ impl StartParams {
     /// settings, and stops, pauses and resumes with this process. Each profile of this process
     /// contains those of the children that run
     /// ([`SnapshotOptions::child_timeout`](crate::profile::SnapshotOptions::child_timeout)), and of
-    /// those that have ended, which send a last one. A session that the child has begun itself ends
-    /// when it joins, unless it has the same settings. If this process has no such session then,
-    /// the child keeps its own one until this process starts one. A child that never calls
-    /// `profiler_init` costs nothing.
+    /// children that have ended, each of which sends a last profile. A session that the child has
+    /// begun itself ends when it joins, unless it has the same settings. If this process has no
+    /// such session then, the child keeps its own one until this process starts one. A child that
+    /// never calls `profiler_init` costs nothing.
     ///
     /// If a child is killed, this process makes its profile from the child's memory, without the
     /// child's types of markers. So each child describes them while it records: the first marker of
@@ -285,9 +288,9 @@ impl StartParams {
     /// stack overflow or the end of the memory, [`Profile::rescue`](crate::Profile::rescue) makes a
     /// profile of it. At most the entries that were being written are lost.
     ///
-    /// The first `%p` in the path stands for the process id, and in the name of the file the first
-    /// `%n` for the process's name and the first `%t` for its type. If the file cannot be created,
-    /// the session runs without it, and a notice on standard error says why.
+    /// The first `%p` in the path becomes the process id. In the name of the file, the first `%n`
+    /// becomes the process's name, and the first `%t` its type. If the file cannot be created, the
+    /// session runs without it, and a notice on standard error says why.
     ///
     /// The file is as long as the buffer's capacity and about an eighth more. Only what was recorded
     /// takes space on the disk, but there must be enough for all at the start. Before Linux 5.14, and
@@ -347,9 +350,9 @@ impl StartParams {
 
     /// Sets the number of the signal that interrupts a thread to take its stack. Default: the first
     /// of `SIGURG`, `SIGPROF` and `SIGSTKFLT` that has no handler of the application, or `SIGURG`
-    /// if all have one. A profile names the signal in `meta.samplingSignal`. If the application replaces
-    /// the profiler's handler during a session, the session goes on with the next of the three that has
-    /// none; `meta.warnings` says so.
+    /// if all have one. A profile names the signal in `meta.samplingSignal`. If the application
+    /// replaces the profiler's handler during a session, the session continues with the next of the
+    /// three signals without a handler; `meta.warnings` says so.
     ///
     /// `SIGURG` comes first because the system ignores it by default, and hardly any application
     /// uses it. Its handler runs on the thread's alternate signal stack, if the thread has one.

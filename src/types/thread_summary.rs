@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct ThreadSummary {
     /// The name under which the thread was registered; `GeckoMain` for the main thread.
     pub name: String,
-    /// Number of the thread's samples in the profile, with those that were left out while it
+    /// Number of the thread's samples in the profile, including the samples left out while it
     /// waited.
     pub samples: usize,
     /// Time that the samples represent: their number times the interval.

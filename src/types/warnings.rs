@@ -27,7 +27,7 @@ const SHORT_SESSION_NS: u64 = 1_000_000_000;
 /// A reason why a profile may mislead its reader, with the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Warning {
-    /// What it is about, in one or two words, for programs that look for it.
+    /// The subject in one or two words, for programs that look for this warning.
     pub(crate) name: &'static str,
     pub(crate) text: String,
     /// Whether the warning depends on how busy the machine was, so that the same program may get it
@@ -74,8 +74,8 @@ pub(crate) struct Uncovered {
     pub(crate) has_filters: bool,
     /// Whether the session samples threads that are not registered.
     pub(crate) samples_unregistered: bool,
-    /// Number of threads that ended before their first sample, and the CPU time of those that had
-    /// registered, in ns.
+    /// Number of threads that ended before their first sample, and the CPU time of the registered
+    /// ones among them, in ns.
     pub(crate) too_short: (u64, u64),
     /// Share of the ticks that the sampler missed, in percent.
     pub(crate) missed_percent: u64,
@@ -243,7 +243,7 @@ pub(crate) fn without_stacks(
     ))
 }
 
-/// Warns of a session that went on with another signal.
+/// Warns that the session changed its sampling signal.
 pub(crate) fn replaced_handler(signal: i32, signal_now: i32) -> Option<Warning> {
     (signal != signal_now).then(|| {
         let text = format!(

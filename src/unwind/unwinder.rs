@@ -95,7 +95,7 @@ impl Unwinder {
     }
 
     /// Updates the list of modules. Keeps everything cached for modules that are still loaded.
-    /// Returns false if there is no memory for the list; the next check asks for a refresh again.
+    /// Returns false without enough memory for the list; the next check asks for a refresh again.
     pub(crate) fn refresh_modules(&mut self) -> bool {
         if !self.modules.refresh() {
             return false;
@@ -384,8 +384,8 @@ impl Unwinder {
 ///
 /// Before the jump, libgcc calls `uw_install_context_1`, which replaces them with the handler's, and
 /// then `_Unwind_DebugHook`. These calls follow each other without a branch. So if both are still to
-/// come, nothing is replaced yet. For an interrupted frame, one more call is required, in case the
-/// first one is inlined and calls `memcpy`.
+/// come, the saved values are unchanged. For an interrupted frame, one more call is required, in
+/// case the first one is inlined and calls `memcpy`.
 fn has_saved_registers(
     frames: &CallFrames<'_>,
     frame: Caller,

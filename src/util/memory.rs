@@ -22,7 +22,7 @@ pub(crate) fn allocator_has(bytes: usize) -> bool {
     })
 }
 
-/// Returns an empty vector with space for `length` elements; `None` if there is no memory.
+/// Returns an empty vector with space for `length` elements; `None` if the allocation fails.
 pub(crate) fn try_vec<T>(length: usize) -> Option<Vec<T>> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(length).ok()?;

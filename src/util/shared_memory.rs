@@ -15,7 +15,7 @@ pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 
 /// A mapping, which unmaps the memory when it is dropped.
 pub(crate) trait Mapping: Debug + Send + Sync {
-    /// Makes sure that there is space for stores into these bytes. Returns false if there is none.
+    /// Makes sure that there is space for stores into these bytes. Returns false if it cannot.
     fn reserve(&self, _position: usize, _bytes: usize) -> bool {
         true
     }
@@ -55,7 +55,7 @@ impl SharedMemory {
     }
 
     /// Makes sure that there is space for stores into these bytes: a store without space ends the
-    /// process. Returns false if there is none.
+    /// process. Returns false if it cannot.
     pub(crate) fn reserve(&self, position: usize, bytes: usize) -> bool {
         self.mapping.reserve(position, bytes)
     }

@@ -94,7 +94,7 @@ pub(super) fn push(poll: Poll) -> bool {
     })
 }
 
-/// A poll that has ended, and the number of the poll around it; 0 if there is none.
+/// A poll that has ended, and the number of the poll around it; 0 for an outermost poll.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndedPoll {
     pub(super) poll: Poll,

@@ -16,10 +16,10 @@
 //!
 //! # Invariants
 //! - No future is polled and no waker is used on behalf of the profiler.
-//! - Nothing is allocated with the lock. A future that is polled or dropped inside the profiler's
-//!   own work takes no lock.
+//! - The holder of the lock does not allocate. A future that is polled or dropped inside the
+//!   profiler's own work takes no lock.
 //! - The rows of a stack add up to what its tasks have waited, except for the time since its last
-//!   row. After [`account_all_waits`], nothing is missing.
+//!   row. After [`account_all_waits`], they add up to all of it.
 //!
 //! # Read next
 //! `task_wait.rs`, `waits.rs`, then `crate::sampler`'s `waiting_tasks.rs`.

@@ -32,7 +32,7 @@ static HAS_REFUSED_ENDS: AtomicBool = AtomicBool::new(false);
 /// Number of ends of the running session for which [`REFUSED_ENDS`] had no space.
 static FORGOTTEN_ENDS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of the session that records waits; 0 if there is none.
+/// Returns the number of the session that records waits; 0 if no session records waits.
 #[inline(always)]
 pub(super) fn session() -> u32 {
     SESSION.load(Ordering::Relaxed)
@@ -92,7 +92,7 @@ fn forget_refused_ends(of_session: u32, waits: &mut Waits) {
     }
 }
 
-/// Begins to record waits. Without memory, nothing is recorded.
+/// Begins to record waits. Without enough memory, no wait is recorded.
 pub(crate) fn begin_waits() {
     let with = |(max_waiting, max_stacks)| Waits::with_space(max_waiting, max_stacks);
     let mut fresh = as_profiler_work(|| SPACE.into_iter().find_map(with));

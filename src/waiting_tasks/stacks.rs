@@ -10,7 +10,7 @@ use crate::util::{Search, UniqueIndex, cut_at_character, try_vec};
 pub(super) const MAX_PART_BYTES: usize = 128;
 /// Average space for the texts of a stack, in bytes.
 const TEXT_BYTES: usize = 48;
-/// Stands for all names that find no space.
+/// Name that replaces all names that find no space.
 pub(super) const OTHER: &str = "(other)";
 /// Number of the stack with the name [`OTHER`] alone. 0 is the empty stack.
 pub(super) const OTHER_STACK: u32 = 1;

@@ -69,9 +69,9 @@ impl TaskWait {
     }
 
     /// Begins a poll of the future: ends its wait, and makes the poll the thread's innermost one.
-    /// `name` is a label and a text that was made at run time; without one, the
-    /// future has the stack of the one around it. `span` is the id of the span
-    /// whose future it is; 0 if it is no span's.
+    /// `name` is a label and a text that was made at run time; without a name, the future has the
+    /// stack of the future around it. `span` is the id of the span whose future it is; 0 for a
+    /// future without a span.
     ///
     /// Returns `None` if the poll is not recorded: no session records waits, the innermost poll is
     /// of the same span, too many polls are in progress, or the thread is inside the profiler's own
@@ -137,8 +137,8 @@ impl TaskWait {
         self.end_of_poll(begun, own, "", || context);
     }
 
-    /// Ends a poll after which nothing is known of the future: it has panicked, or the span's exit
-    /// will not be noticed.
+    /// Ends a poll after which the future's state is unknown: the poll has panicked, or the span's
+    /// exit will not be noticed.
     pub(crate) fn abandon_poll(&mut self, begun: BegunPoll) {
         remove(begun.number);
         self.end_of_poll(begun, None, "", || ContextWords::NONE);

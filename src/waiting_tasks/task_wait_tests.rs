@@ -118,7 +118,7 @@ fn each_pending_future_of_a_join_waits() {
     });
     assert_eq!(session.waiting(), owned(&["both → one", "both → other"]));
     set_time(10);
-    // A join polls only those that were woken.
+    // A join polls only the woken futures.
     poll(&mut both, "both", true, || {
         poll(&mut one, "one", false, || ());
     });
@@ -220,7 +220,7 @@ fn session_that_begins_or_ends_between_polls_or_within_one() {
         begin_waits();
         poll(&mut early, "early", true, || ());
     });
-    // The poll that began in the ended session is no part of the next one.
+    // The poll that began in the ended session does not belong to the next session.
     assert_eq!(session.waiting(), owned(&["early"]));
     drop(within);
     end_waits();

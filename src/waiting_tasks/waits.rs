@@ -18,7 +18,7 @@ const FIRST_PERIOD_NS: u64 = 1_000_000;
 /// with less than a quarter of them.
 const MAX_ROWS_IN_WINDOW: u32 = 2_000;
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Duration from which a wait is an interval of its own, too, in ns: with a context, and without one.
+/// Minimum duration of a wait that is also an interval, in ns: with a context, and without one.
 const MIN_IN_CONTEXT_NS: u64 = 1_000_000;
 const MIN_INTERVAL_NS: u64 = 10_000_000;
 /// Number of intervals within [`WINDOW_NS`] after which these durations double, so that a viewer's
@@ -44,7 +44,7 @@ struct Waiting {
 pub(crate) struct WaitRow {
     pub(crate) stack: u32,
     pub(crate) time: TimeStamp,
-    /// Waiting time that the row stands for, in ns. It may be that of several waits with this stack
+    /// Waiting time that the row represents, in ns. It may be that of several waits with this stack
     /// that ended since its last row.
     pub(crate) weight_ns: u64,
     /// Duration of the interval that ends with the row, in ns; 0 for none.
@@ -56,7 +56,7 @@ pub(crate) struct WaitRow {
 /// What the profile lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct WaitLosses {
-    /// Waits for which there was no space, and those whose end was noticed late.
+    /// Waits that were dropped for lack of space, and waits whose end was noticed late.
     pub(crate) waits: u64,
     /// Waits that were long enough for an interval and have none.
     pub(crate) intervals: u64,
@@ -104,7 +104,7 @@ impl Waits {
         })
     }
 
-    /// Begins a wait, and returns its place plus one; 0 if there is no space for it.
+    /// Begins a wait, and returns its place plus one; 0 if all places are taken.
     pub(super) fn begin(&mut self, stack: u32, now: TimeStamp, context: ContextWords) -> u32 {
         let waiting = Waiting {
             stack,
@@ -143,8 +143,8 @@ impl Waits {
         }
     }
 
-    /// Forgets the wait at this place plus one, whose end is not known. What it has waited since
-    /// the last account is left out.
+    /// Forgets the wait at this place plus one, whose end is not known. Leaves out the waiting time
+    /// since the last account.
     pub(super) fn forget(&mut self, place: u32) {
         if self.free(place).is_some() {
             self.losses.waits += 1;

@@ -1,12 +1,12 @@
-//! `alloc`: time to allocate and free 64 bytes through `ProfilerAllocator`, over the allocator inside
-//! alone.
+//! `alloc`: time to allocate and free 64 bytes through `ProfilerAllocator`, minus the time with
+//! only the inner allocator.
 //!
 //! Each arm is a process of its own. In it, batches of the bare allocator and of the wrapped one
 //! alternate. An arm's figure is the difference of the two medians.
 //!
 //! `ours` counts and samples once in 512 KiB (`memory` and `nativeallocations`), its samples and the
 //! search of each free among the live samples included; `counter` only counts, and `off` has no
-//! session. `jemalloc` is `ours` with that allocator inside. `bare` is the system's allocator alone.
+//! session. `jemalloc` is `ours` with that allocator inside. `bare` is only the system's allocator.
 //!
 //! The peers sample once in 512 KiB, too: `dial9_live` with its live set, as ours, and `dial9`
 //! without; both need frame pointers, which this program lacks, so their stacks are short and cheap.

@@ -3,7 +3,7 @@
 //! 10,000,000 allocations of 16 to 4,096 bytes at 16 call sites. One in 4 stays alive. The call
 //! sites count what they allocate. The figure of `ours` is the largest error of a site with more
 //! than 1 % of the bytes; `alive` is that of the bytes that stay alive, and `total` the error of all
-//! sites together. A profile has the allocations, and a snapshot of the heap those that are alive.
+//! sites together. A profile has all allocations, and a snapshot of the heap only the live ones.
 
 use gekkota::memory::profiler_heap_snapshot;
 use gekkota::profile::Format;

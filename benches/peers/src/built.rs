@@ -9,7 +9,7 @@ use crate::raw;
 /// Folder of the package of this program.
 pub(crate) const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Returns a folder for the builds, beside the file of this program.
+/// Returns a folder for the builds, next to the file of this program.
 pub(crate) fn folder(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let profile = program.parent().ok_or("this program has no folder")?;

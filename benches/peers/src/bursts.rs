@@ -5,20 +5,21 @@
 //! random, read from pipes, receive from a channel, run Tokio's tasks, and work at each multiple of
 //! 10 ms. The work is three quarters `price` and one quarter `render`. Each thread reads its CPU clock
 //! around both, which is the truth for them; the rest of its clock is what its waits used. A profile's
-//! CPU time divides in the same three parts. `ours` is the part that is at another place than it was
-//! used, in the mean of the kinds, at 1 and 10 ms, quiet and beside four busy processes.
+//! CPU time divides in the same three parts. `ours` is the part that is at another place than it
+//! was used: the mean of the kinds, at 1 and 10 ms, quiet and with four busy processes.
 //!
 //! - `ours` reads the value `cpu` of the profile's export in pprof's format, as `go tool pprof` does.
-//!   `ours_without_events` is the same with a real-time signal, for which threads have no events, as
-//!   where `perf_event_paranoid` forbids them. `ours_in_sandbox` is the same in a process with a filter
-//!   that refuses `perf_event_open`, as Docker's does: the sampler does not ask for a shorter time slice
-//!   there, so it waits for a thread that has its processor. `pprof` is pprof-rs, and `perf` is `perf record -e task-clock` of the same program,
-//!   with the interval as its period. Both count samples.
+//!   `ours_without_events` uses a real-time signal, for which threads have no events, as where
+//!   `perf_event_paranoid` forbids events. `ours_in_sandbox` runs in a process with a filter that
+//!   refuses `perf_event_open`, as Docker's does. There the sampler does not ask for a shorter time
+//!   slice, so it waits for a thread that has its processor. `pprof` is pprof-rs, and `perf` is
+//!   `perf record -e task-clock` of the same program, with the interval as its period. Both count
+//!   samples.
 //! - `outside_…` is the CPU time, in percent, that is in neither function, above what the waits used.
 //!   `split_…` is the error of `price`'s part of both, in points. They are means, too.
-//! - `missed_…` is the number of cells that miss a goal. A cell is one kind at one interval, also that
-//!   of `StartParams::always_on`, quiet or beside load, in the sum of all rounds. A standard deviation is
-//!   that of as many samples as the CPU time gives at the interval.
+//! - `missed_…` is the number of cells that miss a goal. A cell is one kind at one interval, quiet
+//!   or under load, in the sum of all rounds. The interval of `StartParams::always_on` is included.
+//!   A standard deviation is that of as many samples as the CPU time gives at the interval.
 //!
 //! The notes have all figures of each cell: `price`'s part and its true one, the part by the number of
 //! samples, the CPU time outside, the largest part of a thread that is in no sample
@@ -234,7 +235,7 @@ impl Reading {
     }
 }
 
-/// Returns the mean of a profiler's cells at 1 and 10 ms in a round, if there are any.
+/// Returns the mean of a profiler's cells at 1 and 10 ms in a round, if any has a figure.
 fn mean(cells: &Cells, profiler: &str, round: usize, figure: fn(&Reading) -> f64) -> Option<f64> {
     let cells = cells
         .iter()

@@ -296,7 +296,7 @@ pub(crate) struct Perf {
 }
 
 impl Perf {
-    /// Returns a perf that works here, or the reason why there is none.
+    /// Returns a perf that works here, or the reason why no perf works.
     pub(crate) fn find() -> Result<Self, String> {
         let mut refusal = "there is no perf in PATH and /usr/bin".to_owned();
         for program in ["perf", "/usr/bin/perf"] {

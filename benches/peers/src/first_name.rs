@@ -8,9 +8,9 @@
 //!
 //! `ours` is the first save, in full. `names` is the first save with `Symbolicate::NamesOnly`, in
 //! another process. `second` and `second_names` are the second saves, minus `writing`: a save of
-//! the same session without names. So they are what is left of the names' time, and of the longer
-//! text. `while_busy` is a first save in full while the eight threads still work, so it gets only a
-//! share of the processors.
+//! the same session without names. So they are the remaining time for the names, and the time for
+//! the longer text. `while_busy` is a first save in full while the eight threads still work, so it
+//! gets only a share of the processors.
 //!
 //! Each run is a process of its own; the kinds of runs alternate. The program's file is in the
 //! system's cache. The profile goes to a temporary folder.

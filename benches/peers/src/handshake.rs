@@ -2,11 +2,11 @@
 //! and resumes the thread.
 //!
 //! The steps are those of Gecko's `Sampler::SuspendAndSampleAndResumeThread`: the sampler signals
-//! the thread; the handler copies its context, posts a semaphore and waits for another; the sampler
-//! unwinds and posts that one; the handler posts a third, for which the sampler waits. Nothing is
-//! allocated while a thread is suspended, since that thread may hold the allocator's lock. The
-//! unwinder is the one that gekkota uses. So the two samplers differ in where the stack is unwound,
-//! and in which thread waits.
+//! the thread; the handler copies its context, posts a semaphore and waits for a second; the
+//! sampler unwinds and posts the second; the handler posts a third, for which the sampler waits.
+//! The sampler does not allocate while a thread is suspended, since that thread may hold the
+//! allocator's lock. The unwinder is the one that gekkota uses. So the two samplers differ in where
+//! the stack is unwound, and in which thread waits.
 
 use std::io::Result;
 

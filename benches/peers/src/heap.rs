@@ -7,7 +7,7 @@
     reason = "the allocator's statistics have no safe interface"
 )]
 
-/// Returns the bytes that are allocated now, without those that were freed.
+/// Returns the number of bytes that are allocated now. Freed bytes do not count.
 pub(crate) fn allocated_bytes() -> u64 {
     // SAFETY: *plain call*.
     let info = unsafe { libc::mallinfo2() };
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn allocated_bytes_counts_what_is_alive() {
-        // Far more than other tests allocate meanwhile.
+        // Far more than other tests allocate at the same time.
         const BYTES: u64 = 1 << 30;
         let before = allocated_bytes();
         let block = std::hint::black_box(Vec::<u8>::with_capacity(BYTES as usize));

@@ -5,10 +5,10 @@
 //! `futex`, `nanosleep` and `read`, in equal parts, from before the session's start until after its
 //! end. Once the session has settled, only the profiler could wake them. So every context switch
 //! that the kernel counts in them over the span, voluntary or not, is caused by the profiler. Calls
-//! that returned `EINTR` are counted as well.
+//! that returned `EINTR` are counted, too.
 //!
 //! The floor is a thread that only sleeps from tick to tick, prepared as our sampler is. pprof-rs
-//! is no peer here: it follows the process's CPU time, so while all threads sleep, it does nothing.
+//! is not a peer here: it follows the process's CPU time, so while all threads sleep, it is idle.
 //!
 //! Each run is a separate process; the arms are interleaved.
 

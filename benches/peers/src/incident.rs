@@ -47,7 +47,7 @@ const WORST: f64 = 0.01;
 /// Number of requests that need one of the two connections at the same time.
 const POOLED: usize = 4;
 const CONNECTIONS: usize = 2;
-/// CPU time after which the request that computes beside another one lets that one run.
+/// CPU time after which a request that computes lets the other request of its thread run.
 const SLICE: Duration = Duration::from_millis(1);
 
 /// Answers one request, or several ones at the same time, with a delay of this length.

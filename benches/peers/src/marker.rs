@@ -82,7 +82,7 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
 fn is_met(study: &Study, form: &str, goal: f64) -> bool {
     let figure = |library| study.figure(&format!("{library}_{form}"));
     let ours = figure("ours");
-    // A peer without a figure is none.
+    // A peer without a figure does not count.
     let mut peers = ["puffin", "fastrace", "tracy"].into_iter().map(figure);
     ours <= goal && peers.all(|peer| peer.is_nan() || ours < peer)
 }

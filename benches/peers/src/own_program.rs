@@ -1,7 +1,7 @@
 //! The file of this program: where its code is, and how much debug information it has.
 //!
 //! **Contract** (cited below):
-//! - *unchanged*: nobody writes to the file of a running program; the system refuses it.
+//! - *unchanged*: the system refuses all writes to the file of a running program.
 #![allow(unsafe_code, reason = "a mapped file has no safe interface")]
 
 use std::error::Error;

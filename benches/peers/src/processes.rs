@@ -87,7 +87,7 @@ fn run_part(arguments: &Arguments) -> Fallible<Value> {
     }
 }
 
-/// A child process, which reports on its standard output and goes on when it gets a line.
+/// A child process, which reports on its standard output and continues when it gets a line.
 struct Worker {
     process: Child,
     input: ChildStdin,

@@ -111,7 +111,7 @@ impl Counts {
         )
     }
 
-    /// Returns some of the counters, as figures beside those of the arms.
+    /// Returns some of the counters, as figures in addition to those of the arms.
     pub(crate) fn also(&self, names: &[&str]) -> Value {
         let counts = names
             .iter()
@@ -165,8 +165,8 @@ impl<'a> Tables<'a> {
         rows.map(frame).collect()
     }
 
-    /// Returns something for each stack, which depends on what it is for the stack's prefix, and on
-    /// the innermost frame.
+    /// Returns one value for each stack. `of` computes it from the value of the stack's prefix and
+    /// from the innermost frame.
     pub(crate) fn stacks<T>(&self, of: impl Fn(Option<&T>, &Frame<'a>) -> T) -> Option<Vec<T>> {
         let (frames, table) = (self.frames()?, &self.0["stackTable"]);
         // A stack's prefix has a smaller number than the stack.

@@ -55,7 +55,7 @@ fn read_clock(clock: ClockId) -> nix::Result<u64> {
 }
 
 /// Returns the CPU time of a thread of this process, as the thread itself would read it with
-/// `CLOCK_THREAD_CPUTIME_ID`; `None` if there is no such thread.
+/// `CLOCK_THREAD_CPUTIME_ID`; `None` if the thread does not exist.
 pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
     // The kernel's encoding: the complement of the id above three bits; 4 means a thread, 2 the
     // scheduler's clock.

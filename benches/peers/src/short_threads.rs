@@ -3,8 +3,8 @@
 //! Each thread computes until its own clock shows 5 ms, and ends. Eight live at a time, and none
 //! registers, so the sampler has to find each of them while it lives. The figure is the sum of the
 //! samples' `threadCPUDelta` divided by the CPU time that the threads' own clocks show at their ends.
-//! `registered` is the same for threads that register. pprof-rs's is its number of samples × interval,
-//! divided by that time, and so is `ours_by_count`, with our samples of threads that ran.
+//! `registered` is this figure for threads that register. pprof-rs's is its number of samples ×
+//! interval, divided by that time, and so is `ours_by_count`, with our samples of threads that ran.
 //!
 //! Each run is a separate process; the arms are interleaved.
 

@@ -91,7 +91,7 @@ fn measure(study: &mut Study) -> Fallible<()> {
 }
 
 fn is_met(figure: impl Fn(&str) -> f64) -> bool {
-    // A peer without a figure is none.
+    // A peer without a figure does not count.
     let is_best = |suffix: &str, goal: f64| {
         let ours = figure(&format!("ours{suffix}"));
         let mut peers = ["pprof", "dial9"]

@@ -1,4 +1,4 @@
-//! A measurement: what it is, and its arms' figures while it runs.
+//! A measurement: its description, and the figures of its arms while it runs.
 //!
 //! A measurement has two functions. `measure` runs in the parent: it starts the runs of all arms in
 //! turn. `part` runs in a process of its own, and returns figures by the names of their arms.
@@ -25,7 +25,7 @@ pub(crate) struct Measurement {
     pub(crate) goal: &'static str,
     /// The arm with the figure that is compared with those of the peers.
     pub(crate) ours: &'static str,
-    /// All arms that are none of these are further figures.
+    /// Names of the peers' arms. All remaining arms are further figures.
     pub(crate) peers: &'static [&'static str],
     /// The arm without a profiler, or nothing.
     pub(crate) floor: &'static str,
@@ -143,7 +143,7 @@ impl Study {
         self.arms[place].runs.push(figure);
     }
 
-    /// Replaces an arm's runs by their mean, if there are any.
+    /// Replaces the runs of an arm by their mean, if the arm exists.
     pub(crate) fn take_mean(&mut self, arm: &str) {
         if let Some(arm) = self.arms.iter_mut().find(|known| known.name == arm) {
             arm.runs = vec![arm.runs.iter().sum::<f64>() / arm.runs.len() as f64];
@@ -223,8 +223,8 @@ impl Study {
         Ok(())
     }
 
-    /// Adds what a part has answered: a figure by its arm's name, or several; below `also`, figures
-    /// that are no arms of their own; and a note.
+    /// Adds what a part has answered: one or several figures by the name of their arm; figures
+    /// below `also` that are not arms of their own; and a note.
     pub(crate) fn add(&mut self, answer: &Value) {
         self.add_figures(answer, false);
         self.add_figures(&answer["also"], true);

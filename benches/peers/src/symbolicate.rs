@@ -53,7 +53,7 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
     is_met: |study| {
         let mut peers = MEASUREMENT.peers.iter().map(|peer| study.figure(peer));
         study.at_most(&["ours"], study.figure("eager") / 10.0)
-            // A peer without a figure is none.
+            // A peer without a figure does not count.
             && peers.all(|peer| peer.is_nan() || study.figure("ours") <= peer)
             && study.at_most(&["ours_names"], study.figure("blazesym_names"))
             && study.at_most(&["ours_memory_mb", "ours_names_memory_mb"], 100.0)

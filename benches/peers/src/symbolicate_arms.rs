@@ -37,7 +37,7 @@ pub(crate) const ARMS: [(&str, Naming); 6] = [
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) named: usize,
-    /// With those that are inlined.
+    /// Includes the inlined functions.
     pub(crate) functions: usize,
     has_known: bool,
 }

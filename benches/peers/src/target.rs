@@ -79,7 +79,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Starts the thread, pinned to `processor` if there is one, and registered with gekkota.
+    /// Starts the thread, pinned to `processor` if it is given, and registered with gekkota.
     pub(crate) fn start(processor: Option<usize>) -> std::io::Result<Self> {
         let cycles_per_ns = measure_cycles_per_ns();
         let meter = Arc::new(Meter::new(cycles_per_ns));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A path of a temporary file or folder. Dropping this removes what is there.
+/// A path of a temporary file or folder. Dropping this removes the file or folder.
 pub(crate) struct Temporary(PathBuf);
 
 impl Temporary {

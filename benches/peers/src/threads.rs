@@ -1,4 +1,4 @@
-//! Threads that do something until they are told to stop.
+//! Threads that call a function repeatedly until they are stopped.
 
 use std::hint::black_box;
 use std::io::Result;

@@ -28,7 +28,7 @@ impl Turns {
         Ok(Self(turns))
     }
 
-    /// Returns the medians as a part's answer, with the fastest batches beside them.
+    /// Returns the medians as a part's answer, and the fastest batches as further figures.
     pub(crate) fn answer(&self) -> Value {
         let of_each = |prefix: &str, figure: fn(&[f64]) -> f64| -> Map<String, Value> {
             let arms = self.0.iter();

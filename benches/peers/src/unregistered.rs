@@ -1,5 +1,5 @@
-//! `unregistered`: cost and coverage of threads that have not registered, beside the same threads
-//! registered, at 1,000 Hz.
+//! `unregistered`: cost and coverage of threads that have not registered, compared with the same
+//! threads registered, at 1,000 Hz.
 //!
 //! - 1,000 threads sleep, as in `idle`. The figure is the CPU time of the sampler's thread, as the
 //!   session counts it, in percent of one processor; the compared figure is that of the same threads

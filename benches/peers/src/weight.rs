@@ -7,9 +7,10 @@
 //! other default features. `ours_hint` has the profile that gekkota's README suggests.
 //!
 //! The CPU time is user and system time of Cargo, the compiler and the linker. It grows if the
-//! machine is busy, so compare it within one run. The rounds build the same in turn. `…_packages` is
-//! what Cargo builds beside the program, and `…_bytes` what the stripped program has more than one
-//! without a dependency.
+//! machine is busy, so compare it within one run. Each round builds all programs in turn.
+//!
+//! `…_packages` is the number of packages that Cargo builds in addition to the program. `…_bytes`
+//! is how much larger the stripped program is than one without a dependency.
 
 use std::fs;
 use std::path::Path;
@@ -133,8 +134,8 @@ fn programs() -> Vec<Program> {
 }
 
 impl Program {
-    /// Builds the program from scratch. Returns the CPU seconds, the packages that Cargo builds beside
-    /// the program, and the bytes.
+    /// Builds the program from scratch. Returns the CPU seconds, the number of packages that Cargo
+    /// builds in addition to the program, and the bytes.
     fn weigh(&self, folder: &Path) -> Fallible<[f64; 3]> {
         let package = folder.join(self.name);
         fs::create_dir_all(package.join("src"))?;

@@ -24,7 +24,7 @@ struct Setting {
     name: &'static str,
     /// The feature of the package `parser`.
     profiler: &'static str,
-    /// Without it, nothing is recorded.
+    /// Environment variable and value. A setting without a variable records nothing.
     variable: Option<(&'static str, &'static str)>,
 }
 
@@ -121,7 +121,8 @@ fn measure(study: &mut Study) -> Fallible<()> {
 /// Returns whether ours adds at most the allowed share and time, and no more than pprof-rs at the
 /// same rate. `seconds` returns the CPU time of the fastest run of a cell.
 fn is_met(seconds: impl Fn(&str) -> f64) -> bool {
-    /// Cost of the whole program that is allowed beside the share, in seconds: start, names, file.
+    /// Cost of the whole program that is allowed in addition to the share, in seconds: start,
+    /// names, file.
     const FIXED: f64 = 0.1;
     let goals = [
         ("ours_1ms", 0.05, "pprof_1000hz"),

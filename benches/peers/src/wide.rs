@@ -35,7 +35,7 @@ const MOST: [usize; 4] = [10_000, 8000, 5000, 2000];
 /// Runners, and samples a second.
 const SETTINGS: [(usize, u32); 3] = [(0, 1000), (2, 1000), (2, 100)];
 const CENTRAL: (usize, u32) = SETTINGS[1];
-/// Figures of the central setting alone.
+/// Figures of only the central setting.
 const FIGURES: [&str; 4] = ["start", "resident", "processed", "processed_gz"];
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {

@@ -1,8 +1,8 @@
 //! Reports the running Lua functions to the profiler, with Lua's own hooks: a script frame for each
 //! call, and its current line.
 //!
-//! A hook takes longer than a short function of Lua, and its time counts as the function's. So there
-//! is no hook for each line. The current line is set at every thousandth instruction, and in the
+//! A hook takes longer than a short function of Lua, and its time counts as the function's. So no
+//! hook runs for each line. The current line is set at every thousandth instruction, and in the
 //! caller at each call.
 
 use std::cell::RefCell;

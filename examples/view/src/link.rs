@@ -67,7 +67,7 @@ pub(crate) struct Range(String);
 
 impl Range {
     pub(crate) fn parse(text: &str) -> Result<Self, Box<dyn Error>> {
-        // As the text beside a dump has it.
+        // The text next to a dump has this prefix.
         let text = text.strip_prefix("range=").unwrap_or(text);
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         match text.split_once(['m', 'u', 'n']) {

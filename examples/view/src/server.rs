@@ -33,7 +33,7 @@ pub(crate) fn run(
         .enable_all()
         .build()?;
     let result = runtime.block_on(serve(listener, site, idle, ready));
-    // Does not wait for queries, whose answers nobody reads any more.
+    // Does not wait for queries, because their answers are not read any more.
     runtime.shutdown_background();
     Ok(result?)
 }

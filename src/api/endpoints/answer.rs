@@ -66,7 +66,7 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// There is no endpoint of this name.
+    /// No endpoint has this name.
     Unknown {
         /// The name.
         name: String,
@@ -91,7 +91,7 @@ pub enum EndpointError {
     Start(StartError),
     /// The session ended before the time was over, because the application stopped or replaced it.
     Ended,
-    /// Nothing is known of the allocated memory.
+    /// No samples of allocations exist.
     NoHeap,
     /// This build cannot write the format of the endpoint.
     MissingFeature {

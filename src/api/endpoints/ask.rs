@@ -16,8 +16,9 @@ use crate::api::endpoints::question::{Endpoint, Question, index};
 use crate::api::snapshot::SnapshotOptions;
 use crate::types::{Features, ProfilerTime, SampleWeight, StartError, StartParams};
 
-/// Answers the target of an HTTP request, and blocks meanwhile. The host puts this behind a route
-/// of its own, such as `/debug/pprof/{endpoint}`. See [`Question::from_target`] for the targets.
+/// Answers the target of an HTTP request, and blocks while it does so. The host puts this behind a
+/// route of its own, such as `/debug/pprof/{endpoint}`. See [`Question::from_target`] for the
+/// targets.
 ///
 /// An error becomes an answer with a status and a text, so that the host can pass on each answer. A
 /// target without an endpoint gets a page that lists them.
@@ -215,8 +216,8 @@ struct WriterTurn(Option<MutexGuard<'static, ()>>);
 static WRITING_PROCESS: AtomicU32 = AtomicU32::new(0);
 
 impl WriterTurn {
-    /// Waits for the turn. Does without it in the child of a fork, where the thread that had it does
-    /// not exist. Returns `None` if the client leaves meanwhile.
+    /// Waits for the turn. Does without it in the child of a fork, where the thread that had it
+    /// does not exist. Returns `None` if the client leaves before that.
     fn take(shared: &Shared) -> Option<Self> {
         static WRITER: Mutex<()> = Mutex::new(());
         const STEP: Duration = Duration::from_millis(10);

@@ -82,7 +82,7 @@ pub fn set_endpoint_limits(limits: EndpointLimits) {
 /// its parent's clients.
 static CLIENTS: AtomicU64 = AtomicU64::new(0);
 
-/// A client's place among those that are answered at the same time.
+/// A client's place among the clients that are answered at the same time.
 #[derive(Debug)]
 pub(super) struct Place {
     process: u32,

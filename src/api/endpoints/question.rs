@@ -273,7 +273,7 @@ impl Question {
             let accepted = format!("a number from 1 to {}", limits.max_hz);
             return refuse("hz", self.hz.to_string(), accepted);
         }
-        // Without the profiler, there is no session to ask for, whatever the format.
+        // Without the profiler, no session can run, so each question fails, whatever the format.
         #[cfg(has_profiler)]
         if let Some(feature) = self.endpoint.format().missing_feature() {
             return Err(EndpointError::MissingFeature { feature });

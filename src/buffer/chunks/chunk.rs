@@ -77,8 +77,8 @@ pub(crate) struct ChunkWriter {
 pub(crate) struct FreshChunk(Arc<Chunk>);
 
 impl FreshChunk {
-    /// Takes a chunk out of the crash file, if there is one with space, or else allocates it. Returns
-    /// `None` if there is no memory.
+    /// Takes a chunk out of the crash file, if it exists and has space, or else allocates a chunk.
+    /// Returns `None` if there is not enough memory.
     pub(crate) fn try_new(bytes: usize, area: Option<&Arc<CrashArea>>) -> Option<Self> {
         let in_file = area.and_then(|area| Slab::try_new_in(area, bytes));
         let chunk = Chunk::of_slab(in_file.or_else(|| Slab::try_new(bytes))?);

@@ -53,7 +53,8 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// Allocates a slab whose pages the system has not mapped yet; `None` if there is no memory.
+    /// Allocates a slab whose pages the system has not mapped yet. Returns `None` if the allocation
+    /// fails.
     pub(crate) fn try_new(length: usize) -> Option<Self> {
         Some(Self::with_bytes(zeroed(length)?, length, None))
     }
@@ -174,7 +175,7 @@ impl Drop for Slab {
     }
 }
 
-/// Allocates zeroed bytes. Returns `None` if there is no memory, where `vec!` would abort.
+/// Allocates zeroed bytes. Returns `None` if the allocation fails, where `vec!` would abort.
 fn zeroed(length: usize) -> Option<NonNull<UnsafeCell<u8>>> {
     if length == 0 {
         return Some(NonNull::dangling());

@@ -41,7 +41,7 @@ impl CrashArea {
     }
 
     /// Begins a file, whose memory is zeroed and has the size for this capacity. Returns `None` if
-    /// it has another size, or if there is no memory.
+    /// it has another size, or if there is not enough memory.
     pub(crate) fn begin(
         memory: SharedMemory,
         capacity_bytes: u64,
@@ -136,7 +136,7 @@ impl CrashArea {
     }
 
     /// Replaces all facts by those that `write` passes to its argument. Facts that other threads add
-    /// meanwhile are kept. Called by one thread at a time.
+    /// during the call are kept. Called by one thread at a time.
     pub(crate) fn rewrite_facts(&self, write: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         if !self.is_own() {
             return;

@@ -24,8 +24,8 @@ pub(crate) const VERSION: u64 = 3;
 const FACTS_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(8 << 20);
 /// Part of the capacity that one half of the facts takes, within these bounds.
 const FACTS_DIVISOR: u64 = 32;
-/// Space beside the capacity, in bytes and as a part of it: unreleased chunks may exceed the
-/// capacity, readers may share discarded chunks, and free pages may lie apart.
+/// Space in addition to the capacity, in bytes and as a part of the capacity: unreleased chunks may
+/// exceed it, readers may share discarded chunks, and free pages may lie apart.
 const SPARE_BYTES: u64 = 1 << 20;
 const SPARE_DIVISOR: u64 = 8;
 
@@ -50,7 +50,7 @@ pub(crate) enum HeadWord {
     /// For each half, how many bytes are used, and how often the half was begun.
     UsedFacts = 17,
     FactsEpoch = 19,
-    /// Number of facts for which there was no space.
+    /// Number of facts that were dropped for lack of space.
     LostFacts = 21,
     /// Time at which the last discarded chunk was done, in ns; 0 for none.
     CompleteSince = 22,

@@ -1,5 +1,5 @@
-//! Which pages of the area are in use. Taking and giving back takes no lock: the last reader of a
-//! chunk gives its pages back, on any thread.
+//! The map of the area's pages that are in use. Taking pages and giving them back takes no lock:
+//! the last reader of a chunk gives the chunk's pages back, on any thread.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ pub(super) struct PageMap {
 }
 
 impl PageMap {
-    /// Creates a map of free pages. Returns `None` if there is no memory for it.
+    /// Creates a map of free pages. Returns `None` if the allocation fails.
     pub(super) fn try_new(pages: usize) -> Option<Self> {
         let count = pages.div_ceil(BITS);
         let mut words = Vec::new();

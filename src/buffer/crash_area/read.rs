@@ -70,7 +70,7 @@ pub(crate) struct FoundChunk {
 /// The chunks of a file.
 #[derive(Debug, Default)]
 pub(crate) struct FoundChunks {
-    /// In the order in which they were begun.
+    /// Oldest first, by the time at which they were begun.
     pub(crate) chunks: Vec<FoundChunk>,
     /// Number of chunks whose heads contradict themselves or others.
     pub(crate) damaged: u64,
@@ -122,7 +122,7 @@ impl AreaHead {
     /// Reads the head of a file of this size.
     ///
     /// # Errors
-    /// The file is none of this version, or cannot be read.
+    /// The file is not a crash file of this version, or cannot be read.
     pub(crate) fn read(read: ReadAt<'_>, file_bytes: u64) -> Result<Self, AreaError> {
         let mut page = zeros(PAGE_BYTES)?;
         let got = read_all(read, &mut page, 0)?;
@@ -195,15 +195,15 @@ impl AreaHead {
         self.get(HeadWord::ChunksOutside)
     }
 
-    /// Returns the number of facts for which there was no space.
+    /// Returns the number of facts that were dropped for lack of space.
     pub(crate) fn lost_facts(&self) -> u64 {
         self.get(HeadWord::LostFacts)
     }
 
-    /// Reads the facts, those of the growing half last.
+    /// Reads the facts. Those of the growing half come last.
     ///
     /// # Errors
-    /// The file cannot be read, or there is no memory.
+    /// The file cannot be read, or there is not enough memory.
     pub(crate) fn read_facts(&self, read: ReadAt<'_>) -> Result<FoundFacts, AreaError> {
         let mut found = FoundFacts::default();
         let active = (self.get(HeadWord::ActiveFacts) & 1) as usize;
@@ -228,10 +228,10 @@ impl AreaHead {
         Ok(found)
     }
 
-    /// Reads the chunks. A chunk that the process recycles meanwhile is left out.
+    /// Reads the chunks. Leaves out a chunk that the process recycles during the call.
     ///
     /// # Errors
-    /// The file cannot be read, or there is no memory.
+    /// The file cannot be read, or there is not enough memory.
     pub(crate) fn read_chunks(&self, read: ReadAt<'_>) -> Result<FoundChunks, AreaError> {
         let mut found = FoundChunks::default();
         let mut heads = zeros(HEADS_AT_ONCE * CHUNK_HEAD_BYTES)?;

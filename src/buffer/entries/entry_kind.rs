@@ -23,7 +23,7 @@
 //!                                           W: eight bytes, little-endian
 //! Marker  = thread:N what:B start:T end:T category:B rarity:B [stack:N] [window:N]
 //!           length:N [type:N] byte* payload
-//!                                           it stands for two to the power of its rarity
+//!                                           it represents 2 to the power of `rarity` markers
 //! payload =                                 empty: a marker without payload
 //!         | byte*                           a text, up to the end of the entry
 //!         | byte* whole:B                   of the application's type with the number `type`

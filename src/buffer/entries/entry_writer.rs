@@ -49,7 +49,7 @@ impl EntryWriter {
         &self.bytes
     }
 
-    /// Makes space for this many numbers and other bytes. Returns false if there is no memory.
+    /// Makes space for this many numbers and other bytes. Returns false if the allocation fails.
     pub(crate) fn try_reserve(&mut self, numbers: usize, bytes: usize) -> bool {
         let more = numbers * leb128::MAX_BYTES + bytes;
         self.bytes.try_reserve(more).is_ok()

@@ -25,8 +25,8 @@ pub(crate) struct Discarded {
     /// Bytes that the chunks held.
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
-    /// Time at which the last of the chunks was done, if there were any. All entries that were put
-    /// later are still in the buffer.
+    /// Time at which the last of the chunks was done; `None` without chunks. All entries that were
+    /// put later are still in the buffer.
     pub(crate) complete_since: Option<TimeStamp>,
 }
 

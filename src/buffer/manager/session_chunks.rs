@@ -95,7 +95,7 @@ pub(crate) struct SessionChunks {
     pub(crate) session: Generation,
     pub(crate) manager: ChunkManager,
     headroom: Headroom,
-    /// The crash file that the chunks' memory comes from, if there is one.
+    /// The crash file that the chunks' memory comes from; `None` without a crash file.
     area: Option<Arc<CrashArea>>,
     /// Number of chunks that the system had no memory for.
     refused: u64,
@@ -197,7 +197,7 @@ impl SessionChunks {
         self.make_chunk_of(bytes, block_bytes, lane)
     }
 
-    /// Returns a chunk of `bytes`. If there is no memory for it, returns a recycled chunk that
+    /// Returns a chunk of `bytes`. Without enough memory for it, returns a recycled chunk that
     /// holds `needed_bytes`.
     fn make_chunk_of(
         &mut self,
@@ -226,7 +226,7 @@ impl SessionChunks {
         Ok(self.begin(chunk, lane.index))
     }
 
-    /// Makes space in the list for one more chunk. Returns false if there is no memory.
+    /// Makes space in the list for one more chunk. Returns false if the allocation fails.
     pub(crate) fn has_space_for_one(&mut self) -> bool {
         self.unreleased.try_reserve(1).is_ok()
     }

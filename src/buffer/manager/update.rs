@@ -71,7 +71,7 @@ impl Update {
                     now.oldest_done
                         .is_some_and(|oldest| chunk.done_at >= oldest)
                 });
-                // If there is no memory, the update lacks these chunks.
+                // If the allocation fails, the update lacks these chunks.
                 if newly_released.try_reserve(newer.len()).is_ok() {
                     newly_released.extend(newer);
                 }

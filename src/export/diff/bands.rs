@@ -2,7 +2,7 @@
 
 use crate::export::diff::slices::{Observed, SLICES, Slices};
 
-/// A value in two profiles: a function's time per unit of what it is divided by.
+/// A value in two profiles: a function's time divided by the profile's [`Base`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Change {
     pub(super) before: f64,
@@ -49,7 +49,7 @@ impl Base {
         }
     }
 
-    /// Returns what is left of the time without a function's.
+    /// Returns the base without a function's time.
     pub(super) fn without(&self, observed: &Observed) -> Self {
         let slice = |at: usize| (self.slices[at] - observed.slices[at]).max(0.0);
         Self {

@@ -29,8 +29,8 @@ pub(super) const FALSE_ALARMS: f64 = 0.01;
 
 /// Part of the rest that is taken to need the same time a second in both profiles. Without it, nothing
 /// could be said of a program with one function. With it, a function with all of the time is faster
-/// or slower if its time a second changes by a factor of six or more, and not by two: two runs of a
-/// program beside others may get the processor twice as long.
+/// or slower if its time a second changes by a factor of six or more, and not by two: while other
+/// programs run, one run of a program may get the processor twice as long as another run.
 const STEADY_PART: f64 = 0.05;
 
 /// Number of values of the whole program: its time, the time per base, wall time and samples.
@@ -191,7 +191,7 @@ struct Comparison<'a> {
     critical: f64,
 }
 
-/// A function's change, and what is known of it.
+/// A function's change, and the verdict on it.
 struct Judged {
     number: usize,
     change: Change,

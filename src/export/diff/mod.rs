@@ -38,12 +38,13 @@
 //! Times per unit of work compare runs with any load, and functions do not depend on each other.
 //!
 //! Without a known unit, times a second are compared, and these also change with the work that is done
-//! in a second. A program that always works has time for more of it once a function is faster, and so
-//! has one that waits for as long after each request; beside other programs, it gets the processor
-//! less often. Then all functions change by the same factor. So a sure change is also one of the share
-//! of the *rest*: the function with the greatest sure change is taken out of both profiles, and the
-//! others are compared by their shares of what is left, until no sure change is left. Functions whose
-//! time a second changed, but not their share of the rest, have the verdict `moved`.
+//! in a second. A program that always works does more work in a second once a function is faster.
+//! So does a program that waits equally long after each request. While other programs run, a
+//! program gets the processor less often. In these cases, all functions change by the same factor.
+//! So a sure change is also a sure change of the share of the *rest*: the function with the
+//! greatest sure change is taken out of both profiles. The others are compared by their shares of
+//! the remaining time, until no sure change is left. Functions whose time a second changed, but not
+//! their share of the rest, have the verdict `moved`.
 //!
 //! # Regression
 //! It is a regression if the functions whose self time surely changed take surely more time, all

@@ -117,7 +117,7 @@ pub(crate) struct Diff {
 impl Diff {
     /// Returns whether the functions take more time or less: those whose self time surely changed, all
     /// together; without one, those whose total time did, if all of them did in the same direction. So
-    /// code that moved to another function is no change.
+    /// code that moved to another function is not a change.
     pub(super) fn direction(&self) -> Ordering {
         let has = |verdict| self.total.iter().any(|row| row.verdict == verdict);
         let (grew, fell) = match self.own.iter().any(|row| row.verdict.is_sure()) {

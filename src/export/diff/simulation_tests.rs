@@ -432,7 +432,7 @@ fn weights_are_cpu_times_only_if_both_profiles_have_them() {
         let mut test = TestProfile::new(1_000_000);
         test.profile.meta.has_cpu_deltas = has_cpu;
         let thread = test.thread("main");
-        // The same CPU time, in half as many samples.
+        // If half of the samples wait, the others have twice the CPU time: the sums are equal.
         let cpu_ns = if wait { 2 } else { 1 };
         for number in 0..6_400 {
             let is_waiting = wait && number % 2 == 0;

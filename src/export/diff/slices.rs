@@ -242,7 +242,7 @@ fn ticks_by_slice(ticks: RowTicks, span: &Span) -> impl Iterator<Item = (usize, 
 }
 
 /// Returns the compared functions of a sample, and whether each is the innermost one. An
-/// inlined function counts like one that is called, so a compiler's other choice is no change.
+/// inlined function counts like one that is called, so inlining that differs is not a change.
 fn functions_of<'a>(
     profile: &'a ProfileModel,
     (groups, numbers): (&'a FunctionGroups<'_>, &'a GroupNumbers),

@@ -11,7 +11,7 @@ use crate::export::explain::suspended::Place;
 use crate::model::{ProfileModel, StackId, Thread};
 use crate::types::{ExplainedPart, ExplainedStack, Explanation, TimeKind, ViewerRange, Wanted};
 
-/// Stands for futures whose names the profile does not tell.
+/// Placeholder for the name of a future that the profile does not name.
 const UNKNOWN_FUTURE: &str = "(unknown future)";
 
 /// Times in ns, by their places.

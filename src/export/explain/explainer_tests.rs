@@ -410,7 +410,7 @@ fn request_on_an_idle_thread_ran_as_long_as_the_thread() {
 fn wait_between_late_samples_of_a_request_is_no_time_on_its_thread() {
     let mut scene = Scene::new();
     let track = scene.track();
-    // The sampler had no processor meanwhile.
+    // The sampler had no processor from 1 ms to 31 ms.
     for ms in [0, 1, 31, 32] {
         scene.sample(0, ms, &["app::answer"], None, 1000);
     }

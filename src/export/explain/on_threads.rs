@@ -12,17 +12,18 @@ use crate::export::explain::ranges::{TimeRange, merge, outside};
 use crate::model::{FunctionKind, ProfileModel, Samples, TextId, Thread};
 use crate::types::TimeKind;
 
-/// Returns the threads with their indices. The track of the tasks that wait is no thread: an interval
-/// of it is the wait of one future, and its rows are no samples.
+/// Returns the threads with their indices. The track of the waiting tasks is not a thread: each of
+/// its intervals is the wait of one future, and its rows are not samples.
 pub(super) fn threads(profile: &ProfileModel) -> impl Iterator<Item = (usize, &Thread)> {
     let threads = profile.threads.iter().enumerate();
     threads.filter(|(_, thread)| !thread.is_waiting_tasks())
 }
 
-/// A longer time without a sample beside a context counts as this number of intervals.
+/// Maximum time without a sample before or after a context, in intervals. A longer time counts as
+/// the maximum.
 const MAX_GAP_INTERVALS: i64 = 10;
 
-/// What is known exactly of a request's times.
+/// The times of a request that are known exactly.
 #[derive(Debug)]
 pub(super) struct Exact {
     waits: Vec<TimeRange>,
@@ -86,7 +87,7 @@ pub(super) fn by_contexts(
         for context in contexts {
             let first = first_sample_from(samples, context.0);
             let after = first_sample_from(samples, context.1.saturating_add(1));
-            // A row stands for ticks that lie after it.
+            // A row also represents ticks after its own time.
             let own = first.min(after.saturating_sub(1))..after;
             match seen.last_mut() {
                 // Two contexts of one request, without another sample in between.

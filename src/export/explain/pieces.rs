@@ -2,8 +2,8 @@
 //!
 //! From one sample to the next, the thread ran for as long as its CPU time says. For the rest it
 //! waited: for what one of the two samples shows, each for a half if both show a wait; for a
-//! processor if both show a running thread. The kernel tells how long the thread waited for a
-//! processor, with the feature `contextswitches`; then what is left beyond that are waits too short
+//! processor if both show a running thread. With the feature `contextswitches`, the kernel tells
+//! how long the thread waited for a processor. The remaining time is then waits that are too short
 //! for a sample.
 //!
 //! A sample that another request owns says only whether the thread ran.
@@ -19,7 +19,8 @@ use crate::types::TimeKind;
 /// of intervals.
 const MAX_EDGE_INTERVALS: i64 = 2;
 
-/// Time beside a range whose context switches tell of the range, too, in ns.
+/// Maximum distance, in ns, from a request's times to a marker of context switches that is still
+/// used for them.
 const BESIDE_NS: i64 = 1_000_000_000;
 
 /// Takes a kind of time, the stack in which it passed, and its length in ns. CPU time of which no
@@ -30,7 +31,7 @@ pub(super) type Add<'v> = dyn FnMut(TimeKind, Option<StackId>, f64) + 'v;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct OnThread {
     pub(super) range: TimeRange,
-    /// The indices of the samples that show the request. They may lie beside the range.
+    /// The indices of the samples that show the request. They may lie outside the range.
     pub(super) own: Range<usize>,
 }
 
@@ -189,7 +190,7 @@ impl<'a> ThreadPieces<'a> {
         }
     }
 
-    /// Gives a time beside the only sample that is near, and one without a sample.
+    /// Gives the time near the thread's first or last sample, and the time too far from any sample.
     fn edge(&self, sample: &Sample, near: TimeRange, far: TimeRange, add: &mut Add<'_>) {
         let kind = match State::of(self.profile, sample) {
             State::Running => TimeKind::Cpu,
@@ -226,7 +227,8 @@ impl<'a> ThreadPieces<'a> {
         let owns = [index, index + 1].map(|index| own.contains(&index));
         let ran = [0, 1].map(|at| owns[at] && states[at] == State::Running);
         let cpu_ns = match (ran, states) {
-            // A thread that waits without the request ran beside the request alone.
+            // The sample that is not the request's shows a wait, so the thread used all its CPU
+            // time in this gap for the request.
             ([true, _], [_, State::Waiting(_)]) | ([_, true], [State::Waiting(_), _])
                 if owns != [true; 2] =>
             {
@@ -298,8 +300,8 @@ impl<'a> ThreadPieces<'a> {
         }
     }
 
-    /// Returns the mean of [`Self::share_of_processor_waits`] for the ticks that the sample stands for,
-    /// as far as they lie within a range that is not empty.
+    /// Returns the mean of [`Self::share_of_processor_waits`] for the ticks that the sample
+    /// represents, as far as they lie within a range. The range must not be empty.
     fn share_of_ticks(&self, index: usize, (start_ns, end_ns): (i64, i64)) -> f64 {
         let ticks = self.thread.samples.row_ticks(index);
         let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! The functions that stand for a stack: those of the program's own crates, and what they called.
+//! The functions that represent a stack: those of the program's own crates, and what they called.
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
 use crate::export::function_names::one_line;
@@ -37,9 +37,9 @@ impl<'a> StackTexts<'a> {
         }
     }
 
-    /// Returns the names of the functions that stand for a stack, the innermost first, and of those
-    /// that the first of them called. Functions of the runtime are left out, and so is what waits in
-    /// the kernel if the stack is that of a suspended task.
+    /// Returns the names of the functions that represent a stack, the innermost first, and the
+    /// names of functions that the innermost one called. Functions of the runtime are left out. For
+    /// a suspended task, the functions that wait in the kernel are left out, too.
     pub(super) fn names(
         &self,
         stack: Option<StackId>,
@@ -67,11 +67,11 @@ impl<'a> StackTexts<'a> {
                 .collect(),
             None => code.iter().map(|function| name(function)).collect(),
         };
-        // A function that calls itself, and one beside a label of the same name.
+        // Merges a function that calls itself, and a function next to a label of the same name.
         names.dedup();
         names.truncate(MAX_FUNCTIONS);
         if names.is_empty() {
-            // What stands in the place of code, such as a note that there is no sample.
+            // A placeholder for code, such as a note that a sample is missing.
             let mut notes = functions
                 .iter()
                 .filter(|function| !profile.is_root(**function));

@@ -160,8 +160,8 @@ fn together(futures: &[&str]) -> Vec<String> {
     names
 }
 
-/// Returns for how long nothing was sampled within a range, in ns: before the first sample, after
-/// the last one, in pauses, and in gaps of the sampler.
+/// Returns the time within a range without samples, in ns: before the first sample, after the last
+/// one, in pauses, and in gaps of the sampler.
 pub(super) fn unsampled_ns(profile: &ProfileModel, range: TimeRange) -> i64 {
     let longest_ns = (MAX_TICK_INTERVALS * profile.meta.interval_ns) as i64;
     let mut sampled: Vec<TimeRange> = Vec::new();

@@ -28,7 +28,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Reads what the profile of a process says of it, and its `meta`.
+    /// Reads the context of a process from its profile and its `meta`.
     pub(super) fn read(
         builder: &mut ModelBuilder,
         (form, offset_ns, process): (Form, i64, usize),
@@ -48,7 +48,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Adds the modules of a process, or of a thread, in place of those that were known.
+    /// Adds the modules of a process, or of a thread, which replace the modules known before.
     pub(super) fn read_modules(
         &mut self,
         builder: &mut ModelBuilder,

@@ -69,7 +69,7 @@ pub(super) struct MarkerTimes {
 }
 
 impl MarkerTimes {
-    /// Returns the phase that a number stands for, and the times that it uses.
+    /// Returns the phase with this number, and the times that the phase uses.
     pub(super) fn of_phase(self, phase: Value<'_, '_>) -> Result<(MarkerPhase, Self), ReadError> {
         let expected = "a phase from 0 to 3";
         let missing = |name| phase.error(format_args!("a phase that needs no {name}"));

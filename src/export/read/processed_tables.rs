@@ -68,7 +68,7 @@ impl SourceFiles {
     }
 }
 
-/// Returns an index of a list; `None` for −1, which stands for no element in some columns.
+/// Returns an index of a list; `None` for −1, which some columns use for a missing element.
 fn optional_index(
     value: Option<Value<'_, '_>>,
     length: usize,

@@ -20,7 +20,7 @@ const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 /// processed format of the Firefox Profiler.
 ///
 /// # Errors
-/// The text is no profile, or a part of it is missing or invalid; the error names the part.
+/// The text is not a profile, or a part of it is missing or invalid; the error names the part.
 pub(crate) fn read_profile_from(stream: impl Read) -> Result<ProfileModel, ReadError> {
     read_stream(stream, None)
 }
@@ -57,7 +57,7 @@ fn read_limited(stream: impl Read) -> io::Result<Vec<u8>> {
 
 #[cfg(feature = "gzip")]
 fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ReadError> {
-    // A file may consist of several parts, each compressed alone.
+    // A file may consist of several parts, each compressed separately.
     read_limited(flate2::read::MultiGzDecoder::new(bytes))
         .map_err(|error| ReadError::DamagedGzip(error.to_string()))
 }

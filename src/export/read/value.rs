@@ -325,7 +325,7 @@ fn part_length(text: &str) -> usize {
     text.len()
 }
 
-/// Returns a text without its quotes and escapes; `None` if it is no text.
+/// Returns a text without its quotes and escapes; `None` if it is not a text.
 fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     let plain = text.strip_prefix('"')?.strip_suffix('"')?;
     match plain.contains('\\') {

@@ -274,7 +274,7 @@ fn count_text(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Returns the section about what is left out.
+/// Returns the section about the rows and parts of names that the report leaves out.
 fn cut(sections: &[Section], name_chars: usize) -> String {
     let mut text = "\n# cut\n".to_owned();
     let is_cut = |section: &&Section| section.columns.len() < section.all;

@@ -21,7 +21,7 @@ pub(crate) struct FlowFields<'a> {
 }
 
 impl<'a> FlowFields<'a> {
-    /// Reads the descriptions of all marker types. A description that is no such JSON has no flows.
+    /// Reads the descriptions of all marker types. A description in any other form has no flows.
     pub(crate) fn of(profile: &'a ProfileModel) -> Self {
         let mut by_type = HashMap::new();
         for schema in &profile.marker_schemas {

@@ -8,9 +8,10 @@ use crate::model::{FieldValue, Markers, TextId, Thread};
 pub(crate) struct MarkerInterval {
     pub(crate) start_ns: i64,
     pub(crate) end_ns: i64,
-    /// Index of the only or the beginning marker; of the ending one if there is no beginning.
+    /// Index of the interval's only marker or of the marker that begins it. Without a beginning,
+    /// the index of the marker that ends it.
     pub(crate) first: usize,
-    /// Index of the ending marker, if it is another one.
+    /// Index of the marker that ends the interval, if it is a different marker.
     pub(crate) last: Option<usize>,
 }
 

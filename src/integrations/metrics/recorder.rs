@@ -67,7 +67,7 @@ static NOT_RECORDED: ProfilerCounterTotal = ProfilerCounterTotal::new(
 /// Metrics may be used on any thread, but not in a signal handler. An allocator may change metrics
 /// whose handles it keeps.
 ///
-/// Cost: the same with and without a session. A change is two or three atomic operations. A macro
+/// Cost, equal with and without a session: a change is two or three atomic operations. A macro
 /// also finds the metric, which takes a hash and a shared lock; keep its result where that is too
 /// much. With an inner recorder, a macro also allocates 40 bytes, and costs what the inner recorder
 /// does. Each metric takes about 1 KiB, and a few nanoseconds of each tick. Idea: this crate's own;

@@ -84,7 +84,7 @@ impl Hasher for KeyHash {
 
 type Shard<T> = RwLock<HashMap<Key, Arc<T>, BuildHasherDefault<KeyHash>>>;
 
-/// Why there is no metric for a key.
+/// The reason why a key has no metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Missing {
     /// The thread may not make one now. A later call may.

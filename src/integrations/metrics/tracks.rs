@@ -103,7 +103,7 @@ struct FloatTrack {
 #[derive(Debug)]
 struct FractionTrack {
     texts: MetricTexts,
-    /// The inner option is `None` if there is no space for the track.
+    /// The inner option is `None` if no space is left for the track.
     track: OnceLock<Option<Track>>,
 }
 

@@ -86,11 +86,11 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// # Waits
 /// With the feature [`WAITING_TASKS`](crate::Features::WAITING_TASKS), a span that the thread has
 /// exited waits until it is entered again or closed, unless a span inside of it waits. So the
-/// future of an instrumented `async fn` waits between its polls. A span that is not a future's, and
-/// is kept open outside of it, counts as waiting, too, and so does a future that has ended while
-/// other handles keep its span open. A span that several threads are in waits when the last of them
-/// has exited it. Cost, with the feature alone: a lookup in a table like that of recorded spans,
-/// and a lock that all threads share, for each entry and exit.
+/// future of an instrumented `async fn` waits between its polls. A span that does not belong to a
+/// future also counts as waiting while it is kept open and no thread is in it. So does a future
+/// that has ended while other handles keep its span open. A span that several threads are in waits
+/// when the last of them has exited it. Cost, with the feature alone: a lookup in a table like that
+/// of recorded spans, and a lock that all threads share, for each entry and exit.
 ///
 /// # Intervals
 /// A span becomes an interval if one session records markers both of the thread that creates the

@@ -14,7 +14,7 @@ use crate::integrations::application_text::{append_text, is_formatting};
 /// Names of the fields with the ids.
 pub(crate) const TRACE_ID: &str = "trace_id";
 pub(crate) const SPAN_ID: &str = "span_id";
-/// Maximum length of an id as a text, in bytes. A longer text is no id.
+/// Maximum length of an id as a text, in bytes. A longer text is not an id.
 const MAX_ID_BYTES: usize = 40;
 
 /// A function of the application that finds the context in what other layers keep of a span.
@@ -50,7 +50,7 @@ where
     S: for<'a> LookupSpan<'a>,
 {
     let mut newer = SpanIds::default();
-    // Runs code of the application, so the extensions are not locked meanwhile.
+    // Runs code of the application, so the extensions are not locked during the call.
     record(&mut newer);
     let (true, Some(span)) = (newer.has_any(), span) else {
         return false;

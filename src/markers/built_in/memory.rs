@@ -20,7 +20,7 @@ payload! {
         /// The thread that allocated or freed the memory.
         pub thread_id: ThreadId,
         /// Size of the memory itself in bytes, if `size` is an estimate of the bytes that this sample
-        /// stands for; 0 otherwise.
+        /// represents; 0 otherwise.
         pub sampled_size: u64,
     }
 }

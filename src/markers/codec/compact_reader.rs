@@ -106,7 +106,7 @@ impl<'a> de::Deserializer<'a> for &mut CompactReader<'a> {
         false
     }
 
-    /// Refuses, because the bytes do not say what they are.
+    /// Refuses, because the bytes do not tell their type.
     fn deserialize_any<V: Visitor<'a>>(self, _: V) -> CompactResult<V::Value> {
         Err(CompactError)
     }

@@ -236,7 +236,7 @@ impl<S: ByteSink> ser::Serializer for &mut CompactWriter<S> {
         Ok(self)
     }
 
-    /// Formats the value twice, first for its length, so that nothing is allocated.
+    /// Formats the value twice, first for its length, to avoid an allocation.
     fn collect_str<T: ?Sized + fmt::Display>(self, value: &T) -> CompactResult<()> {
         let mut counted = CountedText(0);
         fmt::write(&mut counted, format_args!("{value}")).map_err(CompactError::custom)?;

@@ -33,7 +33,7 @@ pub(crate) struct DecodedMarker<'a> {
     /// End in ns since the process started; 0 if the phase has no end.
     pub(crate) end_ns: u64,
     pub(crate) category: u8,
-    /// The number of markers that it stands for, itself included: the others were left out.
+    /// The number of markers that this one represents, including itself: the others were left out.
     pub(crate) stands_for: u64,
     /// Number of the marker's stack; 0 if it has none.
     pub(crate) stack: u64,
@@ -106,8 +106,8 @@ impl<'a> DecodedMarker<'a> {
         })
     }
 
-    /// Returns whether the marker has user data apart from its payload: a stack, a page, or others
-    /// that it stands for.
+    /// Returns whether the marker has user data apart from its payload: a stack, a page, or other
+    /// markers that it represents.
     pub(crate) fn has_user_data(&self) -> bool {
         self.stack != 0 || self.inner_window_id != 0 || self.stands_for > 1
     }

@@ -5,7 +5,7 @@
 //!   value is dropped;
 //! - *any bytes*: the kernel fills the pages from the file, and another process may change the file
 //!   while it is mapped. The readers accept any bytes, and read none of them twice to decide about
-//!   memory. A process that truncates the file meanwhile ends this one (`SIGBUS`); compilers and
+//!   memory. A process that truncates the mapped file ends this process (`SIGBUS`); compilers and
 //!   package managers replace files instead. A mapping that is kept is checked before each use
 //!   ([`FileMapping::is_unchanged`]), so that only a change during the use counts.
 

@@ -149,7 +149,7 @@ fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
 }
 
 /// Returns `None` if the calling thread reads through no pipe. A pipe that could not be emptied is
-/// closed, because the next copy would begin with what is left in it.
+/// closed, because the next copy would begin with the remaining bytes.
 fn read_by_pipe(pieces: &[MemoryPiece], target: &mut [u8]) -> Option<usize> {
     let copied = PIPE.with_borrow(|pipe| Some(pipe.as_ref()?.copy(pieces, target)))?;
     if copied.is_none() {

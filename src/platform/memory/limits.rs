@@ -25,7 +25,7 @@ static MOUNTS: OnceBox<String> = OnceBox::new();
 const SMALL_REQUESTS_NS: u64 = 20_000_000;
 /// A request is small if so many of its size are left.
 const SMALL_SHARE: u64 = 64;
-/// From this on, a number of a group stands for no limit.
+/// Smallest limit of a cgroup that means “no limit”.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
 /// Looks how much memory is left, in bytes, for this process and all others that share its limits.
@@ -160,7 +160,7 @@ mod tests {
                 "/sys/fs/cgroup"
             ]
         );
-        // A container of version 1, beside an empty hierarchy of version 2.
+        // A container of version 1. The hierarchy of version 2 is mounted, too, but empty.
         let hybrid = "31 30 0:29 /docker/ab /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
                       32 30 0:30 /docker/ab /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory\n\
                       33 30 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";

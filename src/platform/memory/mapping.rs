@@ -105,7 +105,7 @@ const WRITABLE_PART_BYTES: usize = 256 << 20;
 
 /// Returns whether the process may map `bytes` bytes more, as far as the kernel can tell: within
 /// `RLIMIT_AS`, `RLIMIT_DATA` and the kernel's limit of committed memory. Other threads may use the
-/// memory up at once. What the process may use of what it has mapped is another question
+/// memory up at once. How much of the mapped memory the process may use is another question
 /// (`limits.rs`).
 ///
 /// Maps and unmaps that much without touching it, and for that moment it is missing for others. In

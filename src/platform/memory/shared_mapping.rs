@@ -2,10 +2,10 @@
 //!
 //! **Contract** (cited below):
 //! - *ours*: the mapping is created here, and is unmapped only when the value is dropped;
-//! - *reserved*: the file system has reserved the space of the bytes before they are stored to, or the
-//!   file is in memory, whose pages come when they are needed, as those of any other memory do. So a
-//!   store finds space, except where ARCHITECTURE.md says so. A process that truncates the file
-//!   meanwhile ends this one (`SIGBUS`); only its owner may open it.
+//! - *reserved*: the file system has reserved the space of the bytes before they are stored to, or
+//!   the file is in memory, whose pages come when they are needed, as those of any other memory do.
+//!   So a store finds space, except where ARCHITECTURE.md says so. A process that truncates the
+//!   mapped file ends this process (`SIGBUS`); only its owner may open it.
 
 use std::io;
 use std::num::NonZeroUsize;

@@ -13,7 +13,7 @@ use crate::util::{allocator_has, try_vec};
 const MODULE_BYTES: usize = size_of::<Row>() + 3 * size_of::<ModuleImage>() + 1024;
 
 /// Returns all modules sorted by address, and the loader's counters at that time. Returns `None` if
-/// there is no memory for the list and for the caller's copies of it. Allocates. Cost: some hundred
+/// there is not enough memory for the list and the caller's copies. Allocates. Cost: some hundred
 /// µs.
 pub(crate) fn list_modules() -> Option<(ModuleChanges, Vec<ModuleImage>)> {
     let (changes, rows) = collect_rows()?;
@@ -29,7 +29,7 @@ pub(crate) fn list_modules() -> Option<(ModuleChanges, Vec<ModuleImage>)> {
 }
 
 /// Records all modules. Retries with more capacity if modules were loaded since they were counted.
-/// Returns `None` if there is no memory for them.
+/// Returns `None` if there is not enough memory.
 fn collect_rows() -> Option<(ModuleChanges, Vec<Row>)> {
     let mut count: usize = 0;
     visit_modules(&mut |_| {

@@ -48,8 +48,8 @@ pub(crate) fn watch_loader_calls() -> WatchedThread<'static> {
     CALLS.watch()
 }
 
-/// Calls [`prepare_to_wait`], unless there is no memory for it. That counts as a call to the loader:
-/// the C library takes the loader's lock to register the destructor of a thread-local.
+/// Calls [`prepare_to_wait`], if there is enough memory. That counts as a call to the loader: the C
+/// library takes the loader's lock to register the destructor of a thread-local.
 pub(crate) fn prepare_to_wait_as_loader_call() {
     let _call = CALLS.begin();
     if allocator_has(SMALL_TASK_BYTES) {

@@ -55,8 +55,8 @@ const MAX_WAIT_NS: u64 = 120_000_000_000;
 /// Time between two looks at the saving thread.
 const LOOK_NS: i64 = 50_000_000;
 
-/// Signals within this time of the first one are copies of it, not a second wish: `timeout` sends
-/// `SIGTERM` twice, and a terminal that closes `SIGHUP`.
+/// Signals within this time of the first one are copies, not a second request: `timeout` sends
+/// `SIGTERM` twice, and a terminal that closes sends `SIGHUP` twice.
 const COPY_NS: u64 = 250_000_000;
 
 /// What the server is asked to do.

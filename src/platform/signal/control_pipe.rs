@@ -305,10 +305,10 @@ fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     REQUESTS[index].store(request as u8, Ordering::Relaxed);
     // On the thread's alternate stack if it has one, because the stack of a coroutine may be too
     // small, and Go requires it. All signals are blocked while the handler runs: with AVX-512 the
-    // frame of a signal takes 3.3 KiB, and Rust's alternate stacks have 8 KiB, so three signals at a
-    // time would overflow one. A previous handler must run under the same conditions as before: on
-    // the same stack, with the same `SA_RESTART` behavior, and, by `call_as_installed_in_handler`,
-    // with the same blocked signals.
+    // frame of a signal takes 3.3 KiB, and Rust's alternate stacks have 8 KiB, so three signals at
+    // a time would overflow one. A previous handler must run under the same conditions as before:
+    // on the same stack and with the same `SA_RESTART` behavior. `call_as_installed_in_handler`
+    // makes sure that the same signals are blocked.
     let handler = SigHandler::SigAction(control_signal_in_handler);
     let flags = SaFlags::SA_RESTART | SaFlags::SA_ONSTACK;
     let mut action: libc::sigaction = SigAction::new(handler, flags, signals_to_block()).into();

@@ -7,12 +7,13 @@
 //! holds the sampling signal back while such a handler runs.
 //!
 //! A handler that jumps out of itself restores the mask, because the kernel blocks the fault's own
-//! signal, too. One with `SA_NODEFER` need not do that, as that of some WebAssembly runtimes, and keeps
-//! its mask. Not covered: one that unblocks only its own signal before it jumps, as Ruby's does on a
-//! stack overflow. Its thread is not sampled after that.
+//! signal, too. A handler with `SA_NODEFER`, as some WebAssembly runtimes install it, need not do
+//! that, and keeps its mask. A handler may also unblock only its own signal before it jumps, as
+//! Ruby's does on a stack overflow. This case is not covered: the thread is not sampled afterwards.
 //!
-//! The same holds for the application's handlers of signals that the profiler would sample with, had
-//! they none. If both signals are pending, the kernel puts both frames on the stack at once.
+//! The kernel also holds the sampling signal back while the application handles a signal that the
+//! profiler would sample with if that signal had no handler. If both signals are pending, the
+//! kernel puts both frames on the stack at once.
 
 use crate::platform::signal::handler::{
     DEFAULT_SIGNALS, is_handler, is_same_action, read_action, swap_action,
@@ -36,7 +37,7 @@ pub(crate) fn keep_out_of_fault_handlers(signal: i32) {
     }
 }
 
-/// Does the same for the handler of one other signal.
+/// Keeps `signal` out of the handler of the signal `other`.
 pub(super) fn keep_out_of_handler(other: i32, signal: i32) {
     let Ok(mut expected) = read_action(other) else {
         return;

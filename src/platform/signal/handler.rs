@@ -18,9 +18,10 @@
 //! profiler.
 //!
 //! Two copies of the crate may be in one process, for example two versions of it. The requests of
-//! each carry a cookie of its own, so that neither answers nor drops the other's. If both sample with
-//! the same signal, the handler of one lies over that of the other, and passes its requests on. The
-//! copy below finds that out without sending a signal (`other_copy.rs`).
+//! each carry a cookie of its own, so that neither answers nor drops the other's. If both sample
+//! with the same signal, the handler of one copy replaces the other copy's handler, and passes the
+//! other copy's requests on. The copy whose handler was replaced finds that out without sending a
+//! signal (`other_copy.rs`).
 //!
 //! **Contract of the handler** (cited below):
 //! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that
@@ -51,8 +52,8 @@ pub(crate) struct SignalTicket {
 }
 
 /// Returns a number that tells the copies of the crate in a process apart: a hash of the address of
-/// one of its statics. Never 0. A request carries 16 bits of it, so two copies that use the same
-/// signal take each other's requests for their own once in 32,768 processes.
+/// one of its statics. Never 0. A request carries 16 bits of the number. So two copies that use the
+/// same signal take each other's requests for their own once in 32,768 processes.
 fn cookie_in_handler() -> u32 {
     let address = (&raw const CAPTURE).addr() as u64;
     // Neither half is 0: the small values of other timers are not taken for tickets.
@@ -119,8 +120,8 @@ static PREVIOUS: [[AtomicPtr<libc::sigaction>; LEVELS]; SIGNAL_LIMIT] =
 const LEVELS: usize = 4;
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// The instructions of a handler's head that jump over the rest of it, and from its end to the
-/// handler's body.
+/// The instructions of a handler's head that jump over the rest of the head, and from its end to
+/// the handler's body.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     (over the rest) => {

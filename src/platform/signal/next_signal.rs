@@ -1,4 +1,4 @@
-//! Another sampling signal, with which a session goes on while it runs.
+//! Changes the sampling signal of a running session.
 
 use crate::platform::signal::fault_handlers::{keep_out_of_fault_handlers, keep_out_of_handler};
 use crate::platform::signal::handler::{HandlerCheck, ensure_handler, free_signal};

@@ -6,7 +6,7 @@
 //! without sending a signal, which would also reach a handler that is not of a copy. All memory is
 //! read with guarded reads, because any address may be a handler.
 //!
-//! The head is the same in all versions of the crate that have this mark:
+//! All versions of the crate that have this mark have this head:
 //!
 //! | offset | bytes | content |
 //! |---|---|---|

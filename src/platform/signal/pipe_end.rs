@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Word that stands for no pipe end. [`PipeEnd::to_word`] never returns it.
+/// Word that means “no pipe end”. [`PipeEnd::to_word`] never returns it.
 pub(crate) const NO_END: u64 = u64::MAX;
 
 /// Device number of the kernel's pipes; `NO_DEVICE` until the first pipe is opened. A named pipe of

@@ -94,9 +94,9 @@ impl TaskClock {
         if !Self::may_ask(signal) {
             return Err(RefusedClock::Process);
         }
-        // A real-time kernel sends an event's signal from a thread of its own. It reaches a thread of a
-        // higher priority only in its next sleep, and ends that.
-        // musl's function asks nobody.
+        // A real-time kernel sends an event's signal from a thread of its own. It reaches a thread
+        // of a higher priority only in its next sleep, and ends that.
+        // The system call is made directly, because musl's function does not ask the kernel.
         // SAFETY: accesses no memory.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread.to_number()) };
         let policy = policy as i32 & !libc::SCHED_RESET_ON_FORK;

@@ -95,8 +95,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Drop for Receiver<T> {
-    /// Also drops the values that nobody receives any more: they may be what other threads wait
-    /// for.
+    /// Also drops the values that have not been received, because other threads may wait for their
+    /// drop.
     fn drop(&mut self) {
         self.0.close();
         let unreceived = std::mem::take(&mut self.0.lock().values);

@@ -1,4 +1,4 @@
-//! A descriptor table that belongs to the profiler's threads alone.
+//! A table of file descriptors for the profiler's threads only.
 //!
 //! The threads of a process share one table of file descriptors. The application may close every
 //! descriptor that it does not know, and open files that get the same numbers. A thread of the
@@ -92,9 +92,9 @@ pub(crate) fn first_number_to_close(most: i32) -> i32 {
 }
 
 /// Moves the calling thread, which runs no code of the application from now on, to an empty
-/// descriptor table. The standard streams read and write nothing there. Returns false if the
-/// kernel refuses, beside a message queue of the application, and in a sandbox, which may kill the
-/// process for the call. Cost: about 40 µs, mostly the check for a sandbox.
+/// descriptor table. The standard streams read and write nothing there. Returns false if the kernel
+/// refuses, or if the application has a message queue. Also returns false in a sandbox, which may
+/// kill the process for the call. Cost: about 40 µs, mostly the check for a sandbox.
 pub(crate) fn use_own_descriptors() -> bool {
     leave_for_own_table(false)
 }
@@ -535,7 +535,7 @@ mod tests {
             |write| write(&mut Vec::new()).map_err(|error| error.kind()),
         );
         assert_eq!(failed, Some(Err(io::ErrorKind::Other)));
-        // Without a file there is no text.
+        // Without a file, no text is read.
         let unopened = feed_own_descriptors(|_| panic!("not called"), |_| 7);
         assert_eq!(unopened, Some(7));
     }

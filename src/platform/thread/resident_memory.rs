@@ -32,7 +32,8 @@ mod tests {
     use super::*;
     use crate::platform::thread::own_descriptors::use_own_descriptors;
 
-    /// Other tests take and give back memory meanwhile, so only what is held here is known.
+    /// Other tests allocate and free memory at the same time, so only the memory held here is
+    /// known.
     fn check_held_memory() {
         const BYTES: u64 = 64 << 20;
         let mut memory = ResidentMemory::default();

@@ -47,7 +47,7 @@ pub(crate) struct SignalStack {
     not_send: PhantomData<*const ()>,
 }
 
-/// The signal stack that another one replaced, if there was one.
+/// The signal stack that was replaced, or `None`.
 #[derive(Clone, Copy, Debug)]
 struct Before(Option<libc::stack_t>);
 
@@ -201,7 +201,7 @@ impl StackList {
                 unmapped += 1;
             }
         }
-        // The others come before those that were asked for.
+        // The remaining entries go before the checked ones.
         let mut last = first;
         // SAFETY: *owned*: the swap has taken the entries.
         while let Some(next) = unsafe { last.as_ref() }.map(|last| last.next) {

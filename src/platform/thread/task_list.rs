@@ -45,8 +45,8 @@ impl TaskList {
         Ok(status.nlink().saturating_sub(OWN_LINKS))
     }
 
-    /// Replaces the contents of `threads` by the ids of all threads, unordered. A thread that starts
-    /// or ends meanwhile may be missing. Cost: about 0.4 µs for each thread.
+    /// Replaces the contents of `threads` by the ids of all threads, unordered. A thread that
+    /// starts or ends during the call may be missing. Cost: about 0.4 µs for each thread.
     ///
     /// # Errors
     /// The error of the operating system, or `OutOfMemory`.

@@ -33,9 +33,8 @@ impl<T: AtThreadExit> ThreadExitKey<T> {
         }
     }
 
-    /// Makes the key, unless it is made. Where the system has no more keys, nothing is called at the
-    /// end of a thread. The caller
-    /// has pinned this library.
+    /// Creates the key, unless it exists. If the system has no more keys, no function is called at
+    /// the end of a thread. The caller has pinned this library.
     pub(crate) fn prepare(&self) {
         if self.key.load(Ordering::Relaxed) != 0 {
             return;
@@ -44,7 +43,7 @@ impl<T: AtThreadExit> ThreadExitKey<T> {
         // SAFETY: the key is written, and `run::<T>` has the type that the C library calls.
         let made = unsafe { libc::pthread_key_create(&mut key, Some(run::<T>)) };
         if made == 0 {
-            // If another thread has made one meanwhile, that one is used.
+            // If another thread has just created a key, that key is used.
             let made = u64::from(key) + 1;
             let _ = (self.key).compare_exchange(0, made, Ordering::Relaxed, Ordering::Relaxed);
         }

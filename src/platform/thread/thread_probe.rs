@@ -237,7 +237,7 @@ impl ProbedFile {
         Self { name, file }
     }
 
-    /// Reads the file into `text`, and returns what it says.
+    /// Reads the file into `text`, and returns the part that was read.
     fn read<'t>(&mut self, thread: ThreadId, text: &'t mut [u8]) -> io::Result<&'t [u8]> {
         let path = || format!("/proc/self/task/{}/{}", thread.to_number(), self.name);
         let length = self.file.read(path, text)?;

@@ -99,7 +99,7 @@ pub(crate) struct IdlePeriod {
     since: Tick,
     /// Number of the first tick that is not written yet.
     unwritten: u64,
-    /// That tick, or the one before, whichever has come.
+    /// The tick with the number `unwritten` if it has come, otherwise the tick before it.
     known: Tick,
 }
 

@@ -21,14 +21,14 @@ const MAX_ENTRY_BYTES: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct RecentGaps {
     gaps: VecDeque<TickGap>,
-    /// The chunk that has all of them, except for so many of the latest ones.
+    /// The chunk that has all gaps except the latest ones, whose number is `unwritten`.
     written_in: Option<ChunkNumber>,
     unwritten: usize,
 }
 
 impl RecentGaps {
-    /// Adds a gap, which no chunk has yet. Forgets those that are too old, and the oldest one if there
-    /// are too many.
+    /// Adds a gap, which no chunk has yet. Forgets gaps that are too old, and the oldest gap if
+    /// there are too many.
     pub(super) fn add(&mut self, gap: TickGap) {
         // During the gap itself, no run was written.
         let earliest_ns = gap.before_ns.saturating_sub(MAX_AGE_NS);

@@ -29,7 +29,7 @@ pub(crate) struct LastStack {
 }
 
 impl LastStack {
-    /// Makes `stack` the thread's last stack. Returns false if there is no memory for it: then the
+    /// Makes `stack` the thread's last stack. Returns false if memory for it is lacking: then the
     /// last stack has no frames.
     pub(crate) fn try_set(&mut self, stack: &StoredStack) -> bool {
         if self.stack.is_same(stack) {

@@ -82,7 +82,7 @@ impl StackDictionary {
     }
 
     /// Writes a stack as the difference from the known stacks, and adds it to them. Returns false,
-    /// and writes nothing, if there is no memory.
+    /// and writes nothing, if memory is lacking.
     #[must_use]
     pub(crate) fn write(&mut self, stack: &StoredStack, out: &mut EntryWriter) -> bool {
         let mut node = stack.root();
@@ -118,8 +118,8 @@ impl StackDictionary {
         true
     }
 
-    /// Makes space for a stack's unknown frames, in the tables and in `out`. Returns false if there
-    /// is no memory.
+    /// Makes space for a stack's unknown frames, in the tables and in `out`. Returns false if
+    /// memory is lacking.
     fn try_reserve(&mut self, frames: &[StoredFrame], out: &mut EntryWriter) -> bool {
         let label_lengths = frames.iter().filter_map(|frame| match frame {
             StoredFrame::Native { .. } => None,

@@ -108,8 +108,8 @@ impl StoredStack {
         hasher.finish()
     }
 
-    /// Removes all frames, and makes space for this many, with these labels. Returns false if there
-    /// is no memory.
+    /// Removes all frames, and makes space for this many, with these labels. Returns false if
+    /// memory is lacking.
     pub(crate) fn try_reserve(&mut self, frames: usize, labels: usize, text_bytes: usize) -> bool {
         /// Numbers of an encoded label or script frame, and its other bytes.
         const NUMBERS: usize = 4;
@@ -294,7 +294,7 @@ impl StoredStack {
         });
     }
 
-    /// Adds the context in which the stack was captured, if there is one.
+    /// Adds the context, if any, in which the stack was captured.
     fn add_context(&mut self, context: ContextWords) {
         if context.is_none() {
             return;
@@ -309,7 +309,7 @@ impl StoredStack {
         });
     }
 
-    /// Makes this a stack of a single frame, which says why there is no stack.
+    /// Makes this a stack of a single frame, which says why the real stack is missing.
     pub(crate) fn set_no_stack(&mut self, reason: NoStack, event_loop: EventLoopState) {
         self.set_empty(event_loop);
         self.add_no_stack(reason);

@@ -30,9 +30,9 @@ const MAX_IDLE: usize = 4;
 
 /// An unwinder for stacks on demand.
 ///
-/// A thread that unwinds takes one for itself. It holds no lock meanwhile, because the unwinder may
-/// wait for the loader, whose lock a thread of the application may hold while it calls the
-/// profiler.
+/// A thread that unwinds takes an unwinder for itself. It unwinds without a lock, because the
+/// unwinder may wait for the loader. A thread of the application may hold the loader's lock while
+/// it calls the profiler.
 struct OnDemandUnwinder {
     unwinder: Unwinder,
     modules: Arc<ModuleTable>,
@@ -44,7 +44,7 @@ struct OnDemandUnwinder {
 pub(crate) struct IdleUnwinders {
     unwinders: Vec<OnDemandUnwinder>,
     /// The modules as the last unwinder listed them; `None` before the first list. A new unwinder
-    /// continues this list. One of its own would not show which modules were replaced between a
+    /// continues this list. A separate list would not show which modules were replaced between a
     /// capture and the list.
     modules: Option<Arc<ModuleTable>>,
 }
@@ -64,7 +64,7 @@ pub(crate) fn hold_unwinders_for_fork() -> Guard<'static, IdleUnwinders> {
 }
 
 impl OnDemandUnwinder {
-    /// Creates an unwinder that knows these modules, or those that are loaded now. Waits for the
+    /// Creates an unwinder that knows these modules, or the currently loaded ones. Waits for the
     /// loader.
     fn new(known: Option<&ModuleTable>) -> Self {
         let unwinder = match known {

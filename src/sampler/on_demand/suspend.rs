@@ -1,4 +1,4 @@
-//! Interrupts one thread on demand, with the sampler's protocol, but in a slot of its own.
+//! Interrupts one thread on demand, with the sampler's protocol, but in a separate slot.
 //!
 //! The caller waits for the answer up to its timeout. The target thread never waits, as with the
 //! sampler.

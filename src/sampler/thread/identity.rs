@@ -15,7 +15,7 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    /// Returns what is known when a session begins to sample the thread.
+    /// Returns the identity at the time when a session begins to sample the thread.
     pub(super) fn at_start(registration: &OffThreadRef, session: &Session) -> Self {
         let thread = registration.unlocked_const_reader_and_atomic_rw();
         match thread.had_tid_at() < session.started_at {

@@ -280,7 +280,7 @@ impl OwnSamples {
     }
 
     /// Writes the captures that have arrived, after a call of `begin` with the time of the first one.
-    /// Returns the time of the last one. Captures for which there was no slot count with those nearby.
+    /// Returns the time of the last one. Captures without a slot count with the nearby captures.
     pub(crate) fn collect(
         &mut self,
         samples: &mut SampleRecorder,

@@ -38,9 +38,9 @@ pub(crate) struct SignalRequest {
     blocked_at: Option<BlockedAt>,
     /// The tick of the request, or of the last check that found that the thread had run.
     first: Tick,
-    /// Number of ticks since then, including the first, without those that were left out.
+    /// Number of ticks since then, including the first, but no left-out ticks.
     ticks: u64,
-    /// Number and time of the last of them, or of the last one that was left out after it.
+    /// Number and time of the last of these ticks, or of the last tick that was left out after it.
     last: Tick,
     /// Ticks on which the thread ran without answering.
     unanswered: u64,
@@ -115,8 +115,8 @@ impl SignalRequest {
         self.blocked_at
     }
 
-    /// Adds the previous tick, which had no answer by this one, and those that were left out in
-    /// between, up to `last`. Returns true if the clock is to be checked.
+    /// Adds the previous tick, which has no answer at this tick, and the ticks that were left out
+    /// in between, up to `last`. Returns true if the clock is to be checked.
     pub(crate) fn add_tick(&mut self, last: Tick) -> bool {
         (self.ticks, self.last) = (self.ticks + 1, last);
         self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
@@ -151,8 +151,8 @@ impl SignalRequest {
         Unanswered::Ran { ticks, resend }
     }
 
-    /// Returns the ticks before the answer on which the thread had the same stack as in its answer,
-    /// if there are any. The thread answered at `answered`; its CPU clock read `cpu_ns` at `now`.
+    /// Returns the ticks, if any, before the answer on which the thread had the same stack as in
+    /// its answer. The thread answered at `answered`; its CPU clock read `cpu_ns` at `now`.
     ///
     /// # Errors
     /// The number of unanswered ticks, if the thread ran before it answered, or if its clock cannot

@@ -125,7 +125,7 @@ impl SampleRecorder {
         SessionCounts::add(&context.session.counts.captured_samples, written);
     }
 
-    /// Writes a row for CPU time alone, with the stack in the scratch memory. It stands for no tick.
+    /// Writes a row only for CPU time, with the stack in the scratch memory. The row has no tick.
     pub(crate) fn write_cpu_time(
         &mut self,
         time: TimeStamp,

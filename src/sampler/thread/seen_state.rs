@@ -18,7 +18,7 @@ pub(crate) enum Seen {
 pub(crate) struct Ran {
     /// For all of the time, so it probably still runs.
     pub(crate) until_now: bool,
-    /// For seven eighths of the time or more: its sleeps, if there are any, are short.
+    /// For seven eighths of the time or more: its sleeps, if any, are short.
     pub(crate) nearly_always: bool,
     /// For at least half of the time.
     pub(crate) mostly: bool,

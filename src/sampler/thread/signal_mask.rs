@@ -1,20 +1,20 @@
-//! What is known of whether a thread masks the sampling signal.
+//! Decides whether a thread counts as masking the sampling signal.
 //!
 //! While a thread waits for signals, as `sigwait` does, the kernel takes those signals out of its
-//! mask. They are out of it, too, for the moment in which the thread begins to wait, and from the
-//! time when a signal wakes it until it gets a processor, which may take long. In both cases the
-//! kernel reports that the thread runs. A sampling signal that is sent then is the result of this
-//! `sigwait` or of the next one. So a thread that has masked the signal is taken to mask it until it
-//! has run for a while without the signal in its mask.
+//! mask. The signals are already out of the mask in the moment in which the thread begins to wait.
+//! They stay out after a signal wakes the thread, until it gets a processor, which may take long.
+//! In both cases the kernel reports that the thread runs. A sampling signal that is sent then is
+//! the result of this `sigwait` or of the next one. So a thread that has masked the signal is taken
+//! to mask it until it has run for a while without the signal in its mask.
 
 use crate::types::TimeStamp;
 
-/// CPU time that a thread needs at most to begin and end its waits for signals while nobody sees one,
-/// in ns. One takes some 10 µs. But a thread that waits in step with the ticks may be seen awake on
-/// many ticks in a row.
+/// Maximum CPU time that a thread needs to begin and end its waits for signals while the sampler
+/// sees no wait, in ns. One wait takes some 10 µs. But a thread that waits in step with the ticks
+/// may be seen awake on many ticks in a row.
 const MAX_CHANGE_NS: u64 = 5_000_000;
-/// The same for a thread that nobody has seen before. It is shorter, because most threads never wait
-/// for signals, and are not sampled until then.
+/// This maximum for a thread that the sampler has not seen before, in ns. It is shorter, because
+/// most threads never wait for signals, and are not sampled until then.
 const MAX_FIRST_CHANGE_NS: u64 = 200_000;
 
 /// CPU time that the handler takes at most, in ns.
@@ -39,8 +39,9 @@ pub(super) enum SignalMask {
     /// The thread was never seen to mask the signal since its last answer.
     #[default]
     Open,
-    /// The thread masks the signal, or waits for it. It was first seen to when its CPU time was this. Once
-    /// is no proof: the kernel also reports the signal as masked while the handler runs.
+    /// The thread masks the signal, or waits for it. The sampler first saw this when the thread's
+    /// CPU time was `since_ns`. A single report proves nothing: the kernel also reports the signal
+    /// as masked while the handler runs.
     Masked { since_ns: u64 },
     /// The thread perhaps masked the signal earlier, and did not at this time. It is taken to mask it
     /// until its CPU time is larger than this.

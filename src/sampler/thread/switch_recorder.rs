@@ -5,8 +5,8 @@
 //! leaves a processor. These numbers cannot change without the thread's CPU clock. So the files that
 //! have them, which take some 20 µs to read, are read only for a thread that has run.
 //! Each such thread is read once in 100 ms, and all threads together once in 2 ms, which costs 1 % of
-//! a core. If more than 50 threads run, those that have waited longest are read first, and their
-//! markers are longer: 400 ms beside 200 threads.
+//! a core. If more than 50 threads run, the threads that have waited longest are read first, and
+//! their markers are longer: 400 ms if 200 threads run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const PERIOD_NS: u64 = 100_000_000;
 const READING_INTERVAL_NS: u64 = 2_000_000;
 /// Maximum number of readings on one tick.
 const MAX_READINGS: u64 = 16;
-/// Maximum number of threads that are checked on one tick. Those that have not run are not read.
+/// Maximum number of threads that are checked on one tick. Threads that have not run are not read.
 const MAX_CHECKS: usize = MAX_READINGS as usize;
 /// Time until a thread is read again whose switches the system has refused to report, in ns.
 const HIDDEN_NS: u64 = 1_000_000_000;
@@ -58,8 +58,8 @@ pub(crate) struct DueThreads {
 }
 
 impl DueThreads {
-    /// Finds those that have been due for the longest time, so that each has its turn. The argument
-    /// has for each thread since when it is due, if it is.
+    /// Finds the threads that have been due for the longest time, so that each has its turn. The
+    /// argument has for each thread since when it is due, if it is.
     pub(crate) fn find(threads: impl Iterator<Item = Option<TimeStamp>>) -> Self {
         let mut due = Self::default();
         for (place, since) in threads.enumerate() {
@@ -137,8 +137,9 @@ impl SwitchRecorder {
         self.next = now.plus_ns(PERIOD_NS);
     }
 
-    /// Notes that the CPU clock of the thread still read `cpu_ns` at this time. A rest of less than a
-    /// period is a sleep like any other. What the last interval left to the next one is no rest.
+    /// Notes that the CPU clock of the thread still read `cpu_ns` at this time. A rest of less than
+    /// a period is a sleep like any other. A thread that was runnable at the last reading does not
+    /// rest.
     pub(crate) fn rest(&mut self, cpu_ns: u64, until: TimeStamp) {
         let is_rest = |before: SwitchReading| {
             before.cpu_ns == cpu_ns

@@ -56,7 +56,7 @@ impl Threads {
     }
 
     /// Moves long-idle threads to the idle list, and returns threads that have run to the active
-    /// list. A thread stays where it is if there is no memory for a longer list.
+    /// list. A thread stays where it is if memory for a longer list is lacking.
     pub(crate) fn regroup(&mut self, tick: Tick, woken: Woken) {
         match woken {
             Woken::Few { mut places, count } => {
@@ -75,9 +75,9 @@ impl Threads {
     }
 }
 
-/// Returns those of a session's threads that have ended without anybody noticing: the system has
-/// given their ids to others of them, which registered later. Otherwise each of them would get the
-/// other's samples. `registered` is sorted by serial numbers. `None` if there is no memory.
+/// Returns the threads of a session that have ended unnoticed: the system has given their ids to
+/// other threads of the session, which registered later. Otherwise each thread would get the
+/// other's samples. `registered` is sorted by serial numbers. Returns `None` if memory is lacking.
 pub(crate) fn find_outlived(registered: &[OffThreadRef]) -> Option<Vec<OffThreadRef>> {
     let mut by_id = try_vec(registered.len())?;
     let tid_of = |thread: &OffThreadRef| {

@@ -101,7 +101,7 @@ pub(crate) struct ThreadSampler {
     registration: OffThreadRef,
     /// The slot for the thread's captures; `None` if its stacks are not recorded.
     slot: Option<Arc<SlotHandle>>,
-    /// What is known of the stack of a thread that has not registered; `None` for one that has.
+    /// The stack of a thread that has not registered, as it was found; `None` for a registered one.
     found: Option<FoundStack>,
     /// Whether the handler may run on the thread: it has registered, or is known to be one of the C
     /// library's.
@@ -140,7 +140,7 @@ pub(crate) struct ThreadSampler {
 
 impl ThreadSampler {
     /// Begins to sample a thread. The CPU time that it has used in the last `unseen_ns` belongs to
-    /// its first sample, because nobody has sampled it then.
+    /// its first sample, because the thread was not sampled in that time.
     pub(crate) fn new(registration: OffThreadRef, session: &Session, unseen_ns: u64) -> Self {
         let unlocked = registration.unlocked_const_reader_and_atomic_rw();
         let features = unlocked.profiling_features();

@@ -10,7 +10,7 @@
 //! tick yet.
 //!
 //! If it grows, the idle threads are searched, those first that became idle last, until the clocks
-//! of those that are found explain the growth. So the cost follows the running threads, not the
+//! of the found threads explain the growth. So the cost follows the running threads, not the
 //! existing ones. If all have been searched, another thread has used the time: one that is not
 //! sampled, or one that has ended.
 //!
@@ -22,7 +22,7 @@
 //!
 //! So a thread that wakes after a long idle period may be noticed some milliseconds late if more
 //! than 32 other threads are idle: at the next scheduler tick, and after a search, which takes up
-//! to 22 ms with 10,000 threads, and begins again if threads that were searched have run meanwhile.
+//! to 22 ms with 10,000 threads, and begins again if already searched threads run before it ends.
 //! Its CPU time is charged to the sample that notices it.
 
 use std::ops::Range;
@@ -48,8 +48,8 @@ const TICKS_BETWEEN_READS: u64 = 8;
 const SEARCH_PARTS: usize = 10;
 const MIN_SEARCHED: usize = 64;
 const MAX_SEARCHED: usize = 512;
-/// Maximum number of milliseconds that count. A search that goes on and on, for a thread that is
-/// not sampled, must not take all of a session's CPU limit.
+/// Maximum number of milliseconds that count. An endless search, for a thread that is not sampled,
+/// must not take all of a session's CPU limit.
 const MAX_SEARCHED_MS: usize = 4;
 /// Number of threads that a search checks on its first tick if it begins after a quiet period.
 const SEARCHED_AFTER_QUIET: usize = 1024;

@@ -1,7 +1,7 @@
 //! Samples the counters of the application.
 //!
-//! A value is written only when it has changed. So that a viewer draws a change where it happened,
-//! the row of the tick before the change is written, too, and that of the tick after it.
+//! A value is written only when it has changed. The rows of the ticks before and after the change
+//! are written, too, so that a viewer draws the change where it happened.
 
 use std::sync::Arc;
 
@@ -113,7 +113,8 @@ impl WrittenCounter {
 #[derive(Debug)]
 struct SampledCounter {
     counter: Arc<ApplicationCounter>,
-    /// What it was when the session began, if it is a sum. The session counts from there.
+    /// The counter's value when the session began, if the counter is a sum. The session counts from
+    /// there.
     base: CounterReading,
     written: WrittenCounter,
 }
@@ -197,8 +198,8 @@ impl CounterSampler {
         }
     }
 
-    /// Adds new counters, and samples and forgets those that have been dropped. A counter that there
-    /// is no memory for is not recorded.
+    /// Adds new counters, and samples and forgets dropped counters. A counter is not recorded if
+    /// memory for it is lacking.
     fn follow_list(
         &mut self,
         session: &Session,

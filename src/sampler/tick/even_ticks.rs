@@ -65,9 +65,9 @@ impl EvenTicks {
         self.first.number
     }
 
-    /// Returns the last tick of the schedule before `tick`, the latest tick: `before`, the one that was
-    /// taken before it, or the last of those that were left out in between. Those came on time if the
-    /// sampler was kept from its ticks.
+    /// Returns the last tick of the schedule before `tick`, which is the latest tick: either
+    /// `before`, the last tick that was taken, or the last tick that was left out in between.
+    /// Left-out ticks came on time if the sampler was kept from its ticks.
     pub(crate) fn last_before(&self, tick: Tick, before: Tick) -> Tick {
         let max_spacing_ns = match self.first == tick {
             true => self.interval_ns,
@@ -90,7 +90,7 @@ mod tests {
     const MS: u64 = 1_000_000;
     const NONE: [u64; 0] = [];
 
-    /// Adds ticks at these times, in ms, and returns the times of those that are the first ones.
+    /// Adds ticks at these times, in ms, and returns the times of the ticks that begin a series.
     fn first_ones(times_ms: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let tick = |(number, ms)| Tick {
             number,

@@ -51,7 +51,8 @@ impl Schedule {
         LeftOut { missed, skipped }
     }
 
-    /// Goes on by `count` intervals, and by those that have ended at `time`, whose number it returns.
+    /// Advances by `count` intervals, and by the further intervals that have ended at `time`.
+    /// Returns the number of these further intervals.
     fn pass_intervals(&mut self, count: u64, time: TimeStamp) -> u64 {
         self.start = self.start.plus_ns(count * self.interval_ns);
         let ended = time.since_ns(self.start) / self.interval_ns;

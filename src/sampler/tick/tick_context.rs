@@ -38,7 +38,7 @@ pub(crate) struct TickContext<'a> {
     pub(crate) tick_before: Tick,
     /// The last tick of the schedule before this one, which may have been left out.
     pub(crate) last_before: Tick,
-    /// Number of the tick since which there was no gap between ticks.
+    /// Number of the tick since which the ticks have had no gap.
     pub(crate) even_since: u64,
     pub(crate) pauses: SeenPauses,
     /// Whether the profiler's handler is installed, so that a signal reaches it.
@@ -101,7 +101,7 @@ impl TickContext<'_> {
     }
 
     /// Returns whether a thread may be asked for a sample: the handler is in place, and the session
-    /// goes on. After a session has stopped, another one may use the threads' slots.
+    /// is not stopping. After a session has stopped, another one may use the threads' slots.
     pub(crate) fn may_request(&self) -> bool {
         self.is_handler_in_place && !self.session.is_stopping()
     }

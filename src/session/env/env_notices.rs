@@ -25,7 +25,7 @@ pub(crate) fn notify_problems(problems: &[String]) {
     ));
 }
 
-/// What the variables' session still has to be told about.
+/// Whether a notice that the variables' session is not saved is still to be written.
 static UNSAVED: AtomicU8 = AtomicU8::new(NOT_STARTED);
 const NOT_STARTED: u8 = 0;
 /// The variables started a session.

@@ -81,8 +81,8 @@ pub(crate) fn set_file_of_application(path: Option<&Path>) {
 }
 
 /// Returns the path of the profile to save at shutdown: that of the variable, or else the one that
-/// the application asked for. An empty variable stands for no file. A relative path is relative to
-/// the folder that was current when [`read`] ran.
+/// the application asked for. An empty variable means that no file is saved. A relative path is
+/// relative to the folder that was current when [`read`] ran.
 pub(crate) fn shutdown_path() -> Option<PathBuf> {
     if !has_shutdown_variable() {
         return FILE_OF_APPLICATION.get(&PsLock::acquire()).clone();
@@ -120,7 +120,7 @@ pub(crate) fn dump_signal() -> Option<Result<i32, String>> {
     Some(signal_number(&text).ok_or(text))
 }
 
-/// Returns whether the variables let somebody have profiles while the program runs: by a dump, over
+/// Returns whether the variables make profiles available while the program runs: by a dump, over
 /// HTTP, or from a store.
 pub(super) fn hands_out_profiles() -> bool {
     dump_signal().is_some_and(|signal| signal.is_ok())
@@ -399,7 +399,7 @@ fn values_for_child(
     pairs.extend(SET_BY_PARENT.into_iter().zip(values));
     pairs.extend(max_cpu.map(|percent| (MAX_CPU, percent)));
     pairs.extend(max_markers.map(|limit| (MAX_MARKERS, limit)));
-    // The child must not overwrite the parent's file, nor print beside the parent.
+    // The child must not overwrite the parent's file, nor print a second report.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));
     }

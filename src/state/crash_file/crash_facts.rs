@@ -76,7 +76,7 @@ impl CrashFacts {
         facts.iter().for_each(|fact| self.add(fact.clone()));
     }
 
-    /// Adds a thread, or replaces what is known of it.
+    /// Adds a thread, or replaces its earlier fact.
     pub(crate) fn add_thread(&self, thread: &OffThreadRef) {
         self.add(thread_fact(thread));
     }
@@ -157,7 +157,7 @@ impl CrashFacts {
         self.add_new_context_labels();
     }
 
-    /// Adds the modules of a list that are not written yet, and the ends of those that are gone.
+    /// Adds the modules of a list that are not written yet, and the ends of unloaded modules.
     pub(crate) fn add_modules(&self, table: &ModuleTable) {
         let written = self.modules.swap(table.number(), Ordering::Relaxed);
         table.for_each_since(written, |image, from, until| {

@@ -40,7 +40,7 @@ fn current() -> CurrentFacts {
     }
 }
 
-/// Adds a type of markers, before the first marker of it.
+/// Adds a type of markers, before its first marker.
 fn note_marker_type(marker_type: &'static MarkerType) {
     if let Some(facts) = current() {
         facts.add_marker_type(marker_type);

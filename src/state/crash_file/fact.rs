@@ -1,4 +1,4 @@
-//! The facts of a session that a rescuer needs beside its chunks.
+//! The facts of a session that a rescuer needs in addition to the session's chunks.
 //!
 //! A fact has a key, such as a thread's number. A later fact with the same key replaces it.
 
@@ -38,7 +38,7 @@ macro_rules! facts {
                 }
             }
 
-            /// Decodes a fact; `None` if the bytes are no fact that this build knows.
+            /// Decodes a fact. Returns `None` if this build does not recognize the bytes.
             pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
                 let from = &mut EntryReader::new(bytes);
                 match from.byte()? {

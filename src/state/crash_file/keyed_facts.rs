@@ -12,7 +12,7 @@ type Key = (u8, u64, u64);
 #[derive(Debug, Default)]
 pub(crate) struct KeyedFacts {
     facts: BTreeMap<Key, Fact>,
-    /// Number of records that are no fact that this build knows.
+    /// Number of records that this build does not recognize as facts.
     pub(crate) unknown: u64,
 }
 

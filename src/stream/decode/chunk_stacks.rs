@@ -21,7 +21,7 @@ pub(crate) enum FrameKey {
     Truncated,
     /// Placeholder for missing labels, after the newest label of the stack.
     LabelsLeftOut,
-    /// Stands in the place of the stack of a running thread.
+    /// Placeholder for the stack of a running thread.
     NoStack(NoStack),
     Native(SampledAddress),
     /// The place where a thread waits.
@@ -92,7 +92,7 @@ struct ChunkFrame {
 struct Node {
     below: u32,
     frame: u32,
-    /// Address of this node's native frame, or else of the nearest one below; 0 if there is none.
+    /// Address of this node's native frame, or else of the nearest one below; 0 if neither exists.
     address: u64,
     /// Number of the context that the node adds to the stack below it, in the profile; 0 if the
     /// node adds a frame.

@@ -11,7 +11,7 @@ use crate::util::ProgressLogger;
 /// the rest fits.
 ///
 /// # Errors
-/// There is no memory for the newest chunk.
+/// The memory does not suffice for the newest chunk.
 pub(crate) fn decode_newest(
     source: &mut ProfileSource,
     progress: &ProgressLogger,

@@ -230,7 +230,7 @@ mod tests {
         let statistics = &of_ticks.statistics;
         assert_eq!(written(|json| write_statistics(json, statistics)), expected);
 
-        // The same from a session that has not recorded each tick.
+        // A session that has not recorded each tick gives equal statistics.
         let stats = SamplerOverheads::default();
         stats.intervals.add(2_500_000);
         for tick in &ticks {

@@ -182,7 +182,7 @@ pub(crate) struct SampleRows {
     rare: EntryWriter,
     rows: u64,
     idle_rows: u64,
-    /// Ticks for which the rows stand without having a row for each.
+    /// Ticks that the rows represent in addition to their own.
     left_out_ticks: u64,
     /// Number of idle rows that are kept at a long stride.
     least_idle_rows: u64,
@@ -273,8 +273,8 @@ impl SampleRows {
         self.idle_rows
     }
 
-    /// Returns the number of ticks that had no samples and that rows stand for: the sum of all weights
-    /// above one.
+    /// Returns the number of ticks without samples that rows represent: the sum of each weight
+    /// minus one.
     pub(crate) fn left_out_ticks(&self) -> u64 {
         self.left_out_ticks
     }
@@ -491,7 +491,7 @@ impl<'a> Rows<'a> {
         let sample = run.sample;
         let mut ticks = run.times.count();
         let mut ends = (ticks > 0).then(|| (run.repeat(1), run.repeat(ticks)));
-        // That of the last entry that shows it.
+        // The spacing of the last entry that has one.
         let mut spacing_ns = run.times.spacing_ns();
         for (next, repeats) in self.unpacked.by_ref() {
             let last_ns = ends.map_or(run.first().time_ns, |(_, last)| last.time_ns);
@@ -503,8 +503,8 @@ impl<'a> Rows<'a> {
                 && next.cpu_delta_ns == Some(0);
             let own_ns = run.times.spacing_ns();
             let max_apart_ns = MAX_SPACINGS_IN_RUN.saturating_mul(spacing_ns.max(own_ns));
-            // Nobody knows what the thread did in a pause. A gap within an entry is no pause: the
-            // sampler saw that the thread had not run there.
+            // What the thread did in a pause is unknown. A gap within an entry is not a pause: the
+            // sampler saw that the thread had not run in the gap.
             if !is_same || apart_ns.is_none_or(|ns| ns > max_apart_ns) {
                 self.next = Some((next, repeats));
                 break;
@@ -529,8 +529,9 @@ impl<'a> Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Returns the next row, and the number of ticks that it stands for, from its own on: its weight, or
-    /// for an idle row one and those of the rows after it that are left out.
+    /// Returns the next row, and the number of ticks that it represents, beginning with its own.
+    /// The number is the row's weight; for an idle row, one plus the ticks of the left-out rows
+    /// after it.
     #[inline(always)]
     pub(crate) fn next_with_count(&mut self) -> Option<(SampleRow, u64)> {
         if self.run.is_some() {
@@ -862,7 +863,7 @@ mod tests {
         let sleep = [(row(100, 1), 3), (idle(140), 9), (idle(240), 0)];
         assert_eq!(thinned(&sleep), [(100, 1), (110, 13), (240, 1)]);
         assert_eq!(thinned(&sleep[1..]), [(140, 1), (150, 9), (240, 1)]);
-        // A row that was left to stand for ticks after it.
+        // A row that also represents ticks after its own time.
         let waits = [
             (row(100, 1), 0),
             (
@@ -910,7 +911,8 @@ mod tests {
         assert_eq!(times(&samples), [10, 20, 30, 40, 900, 910, 920]);
         samples.thin_idle_rows(2);
         assert_eq!(times(&samples), [10, 20, 40, 910, 920]);
-        // The gap does not count as time between two ticks: the next entry is no part of the sleep.
+        // The gap does not count as time between two ticks: the next entry is not part of the
+        // sleep.
         let later = SampleRow {
             cpu_delta_ns: Some(0),
             ..row(1200, 1)

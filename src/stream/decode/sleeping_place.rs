@@ -8,7 +8,7 @@ use crate::stream::decode::chunk_stacks::FrameKey;
 /// Maximum size of the instruction that calls the kernel, in bytes.
 const MAX_SYSTEM_CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
 
-/// Returns the stack of the place that all of a thread's stacks show, if it is one.
+/// Returns the stack of the place where a thread sleeps, if all its stacks show one place.
 ///
 /// A signal that interrupts a system call may find the thread at the instruction that calls the
 /// kernel, which is to run again. Read from outside, the thread is behind it. These are one place,

@@ -60,7 +60,7 @@ pub(crate) struct ProfileSource {
     pub(crate) generated_code: NamedCode,
     /// The counters whose values the buffer may hold.
     pub(crate) counters: Vec<KnownCounter>,
-    /// What is known of the process, if it is another one that has ended.
+    /// Facts about the process, if it is another process that has ended.
     pub(crate) past: Option<Arc<PastProcess>>,
 }
 

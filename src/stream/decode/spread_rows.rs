@@ -5,7 +5,7 @@ use crate::stream::decode::rows::SampleRow;
 /// Iterates over rows, and repeats each for the ticks that were left out after it, if asked.
 ///
 /// The repeats are spread evenly up to the next row. They share that row's CPU time with it, because
-/// the thread used it in this time. The last row is not repeated: nobody looked at the thread
+/// the thread used it in this time. The last row is not repeated: the thread was not sampled
 /// afterwards.
 pub(crate) struct SpreadRows<I> {
     rows: I,

@@ -106,7 +106,7 @@ pub(crate) struct UsedMarkerTypes {
     /// The numbers of the application's types with a marker that has a stack or a window. If such a
     /// marker's payload is left out, its stack and window are kept.
     pub(crate) typed_with_user_data: BTreeSet<u64>,
-    /// Number of markers that were left out, and that others stand for.
+    /// Number of markers that were left out, and that other markers represent.
     pub(crate) left_out: u64,
 }
 
@@ -130,7 +130,7 @@ impl ProcessStreamingContext {
     /// Decodes the whole contents of the source.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// The memory does not suffice for them.
     pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> io::Result<Self> {
         let threads: Vec<_> = source
             .threads
@@ -196,7 +196,7 @@ impl ProcessStreamingContext {
                 checked_bytes -= entry_bytes;
                 let read = block.ok().and_then(|block| {
                     let bytes = block.bytes;
-                    // Entries that are not new are read for the chunk's stacks alone.
+                    // Entries that are not new are read only for the chunk's stacks.
                     self.cut_ns = if block.is_new { cut_ns } else { u64::MAX };
                     let class =
                         self.read_entry(source, block, thread_index, &mut stacks, &mut pauses)?;
@@ -491,8 +491,8 @@ impl ProcessStreamingContext {
     }
 
     /// Leaves out the idle rows of the threads that sleep nearly all the time, except for the first and
-    /// the last one of each sleep. For a format whose rows have weights: a row that is kept counts for
-    /// those after it that are left out, so nothing is lost. Such a thread takes no more of a long
+    /// the last one of each sleep. For a format whose rows have weights: a kept row counts for the
+    /// left-out rows after it, so the profile loses no ticks. Such a thread takes no more of a long
     /// profile than of a short one.
     ///
     /// A thread with probes of its event loop keeps its rows, because the delay differs between them.

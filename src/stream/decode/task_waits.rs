@@ -92,8 +92,8 @@ impl TaskWaits {
         self.all_ms().min(self.max_rows) + self.intervals().count() as u64
     }
 
-    /// Returns rows for a viewer that ignores weights, and what each of them stands for, in ms: a
-    /// row with the weight 3 is to be written three times. A stack with less than that has none.
+    /// Returns rows for a viewer that ignores weights, and the time that a row represents, in ms.
+    /// The caller writes a row with the weight 3 three times. A stack with less time has no row.
     pub(crate) fn equal_rows(&self) -> (u64, impl Iterator<Item = TaskWaitRow> + '_) {
         let unit_ms = self.all_ms().div_ceil(self.max_rows.max(1)).max(1);
         (unit_ms, self.rows_in(unit_ms.saturating_mul(NS_PER_MS)))

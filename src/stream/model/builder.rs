@@ -54,7 +54,7 @@ const SAMPLE_BYTES: usize = 2 * 24;
 /// Returns the model, and what the user should know.
 ///
 /// # Errors
-/// There is no memory even for a small part.
+/// The memory does not suffice even for a small part.
 pub(crate) fn build_model(
     mut source: ProfileSource,
     options: &StreamOptions,
@@ -277,7 +277,7 @@ impl ModelBuilder<'_> {
         }
     }
 
-    /// Adds the track of the tasks that wait, if there are any.
+    /// Adds the track of the waiting tasks, if the process has any.
     fn add_waiting_tasks(&self, profile: &mut ProfileModel) -> io::Result<()> {
         let waits = &self.process.task_waits;
         if waits.is_empty() {

@@ -77,7 +77,7 @@ impl<'a> Locations<'a> {
 
 /// Returns a label's text in a form that the viewer does not parse as an address, or as a function
 /// in a file or library. For this, a no-break space is added or replaces a plain space: it looks
-/// the same, but the viewer does not parse it.
+/// like a plain space, but the viewer does not parse it.
 pub(crate) fn label_location(text: &str) -> String {
     if text.starts_with("0x") {
         return format!("\u{a0}{text}");

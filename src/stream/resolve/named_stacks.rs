@@ -66,7 +66,7 @@ pub(crate) struct NamedStacks {
     /// equal.
     map: Option<Vec<u32>>,
     unread_files: Vec<UnreadFile>,
-    /// Number of addresses that got no name because there was no memory to look them up.
+    /// Number of addresses without a name because the memory did not suffice to look them up.
     unnamed_for_memory: u64,
 }
 
@@ -166,8 +166,8 @@ impl NamedStacks {
         &self.unread_files
     }
 
-    /// Returns the number of addresses that got no name because there was no memory to look them
-    /// up.
+    /// Returns the number of addresses without a name because the memory did not suffice to look
+    /// them up.
     pub(crate) fn unnamed_for_memory(&self) -> u64 {
         self.unnamed_for_memory
     }

@@ -31,18 +31,18 @@ pub(crate) struct ProfileNames {
     now: AddressNames,
     replaced: HashMap<usize, AddressNames>,
     pub(crate) unread_files: Vec<UnreadFile>,
-    /// Number of addresses that got no name because there was no memory to look them up.
+    /// Number of addresses without a name because the memory did not suffice to look them up.
     pub(crate) unnamed_for_memory: u64,
 }
 
 impl ProfileNames {
-    /// Returns what is known of an address in a current module.
+    /// Returns the names of an address in a current module.
     pub(crate) fn now(&self, address: SampledAddress) -> Option<&AddressName> {
         self.now.get(&address)
     }
 
-    /// Returns what is known of an address in the module with this number, whose place another
-    /// module has taken.
+    /// Returns the names of an address in the module with this number, whose place another module
+    /// has taken.
     pub(crate) fn in_replaced(
         &self,
         module: usize,

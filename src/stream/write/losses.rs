@@ -64,13 +64,13 @@ pub(crate) fn buffer_losses(
             "entries_without_thread",
             process.entry_counts.without_thread,
         ),
-        // The oldest entries, left out because there was no memory to write them.
+        // The oldest entries, left out because the memory did not suffice to write them.
         ("left_out_bytes", source.buffer.left_out_bytes),
         // Rows of idle threads, left out if the profile would have too many rows.
         ("left_out_idle_rows", process.left_out_idle_rows),
         // Ticks that the sampler left out to limit its CPU time, and that samples count for.
         ("left_out_ticks", process.left_out_ticks()),
-        // Markers beyond the limit of their name, which others stand for.
+        // Markers beyond the limit of their name, which other markers represent.
         ("left_out_markers", process.marker_types.left_out),
     ]
 }

@@ -44,7 +44,7 @@ const CHILD_PROFILES_END: f32 = 0.99;
 /// Returns what the user should know, which the profile says, too.
 ///
 /// # Errors
-/// Returns the first failure of the job: that of `out`, or that there is no memory even for a small
+/// Returns the first failure of the job: a failure of `out`, or too little memory even for a small
 /// part.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
@@ -367,7 +367,7 @@ pub(crate) fn write_log(
                         json.string(&format!("{}: {reason}", path.display()));
                     }
                 });
-                // Addresses that got no name because there was no memory to look them up.
+                // Addresses without a name because the memory did not suffice to look them up.
                 json.key("addresses_without_memory_for_names")
                     .unsigned(unnamed_for_memory);
                 json.key("sampler").object(|json| {

@@ -47,7 +47,7 @@ pub(super) fn write_version(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
 ) {
-    // The viewer shows the number at the end of this text beside the program's name.
+    // The viewer shows the number at the end of this text next to the program's name.
     let number = source.version.as_deref().map_or("", number_of_version);
     let misc = match number {
         "" => String::new(),

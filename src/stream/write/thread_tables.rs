@@ -24,7 +24,7 @@ const MARKER_FACTOR: usize = 16;
 const CONTEXT_STEP: usize = 4096;
 const CONTEXT_STEP_BYTES: usize = CONTEXT_STEP * 6 * 96;
 
-/// Fails the job if there is no memory for more texts.
+/// Fails the job if the memory does not suffice for more texts.
 fn check_texts(json: &mut JsonWriter<'_>, thread: &ResolvedThread<'_>, more_bytes: usize) {
     if let Err(error) = check_memory(thread.strings.growth_bytes() + more_bytes) {
         json.fail(error);

@@ -106,7 +106,7 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
 }
 
 /// Begins to keep the names of ranges that are unregistered, for a session that starts now. Removes
-/// those that were unregistered earlier, in which no sample of the session can lie.
+/// the ranges that were unregistered earlier: no sample of the session can lie in them.
 pub(crate) fn keep_unregistered_code(limits: KeptLimits) {
     forget_unregistered_code();
     LOST_NAMES.store(0, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl CodeRanges {
         self.retired_bytes > self.limits.max_bytes
     }
 
-    /// Returns whether the oldest unregistered range is to be removed.
+    /// Returns whether the oldest unregistered range must be removed.
     fn has_excess(&self, now: TimeStamp) -> bool {
         self.retired
             .front()

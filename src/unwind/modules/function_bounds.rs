@@ -3,7 +3,7 @@
 //!
 //! musl has no call frame information, so none says that its start routines are the roots of
 //! stacks. Such a routine passes the result of the thread's or the program's main function to
-//! `pthread_exit` or `exit`. By that call and by their names they are known.
+//! `pthread_exit` or `exit`. That call and their names identify these routines.
 
 use std::ops::Range;
 
@@ -46,7 +46,7 @@ pub(crate) struct FunctionBounds {
 
 impl FunctionBounds {
     /// Reads the symbol tables. The result is empty if the file is missing or was replaced since it
-    /// was loaded, or if there is no memory for the tables. Cost: some ms for a large module.
+    /// was loaded, or if the tables do not fit into memory. Cost: some ms for a large module.
     pub(crate) fn read(module: &ModuleImage) -> Self {
         let module = module.without_unwind_sections();
         on_own_descriptors(move || read_bounds(&module)).unwrap_or_default()
@@ -132,8 +132,8 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     })
 }
 
-/// Returns the names of a symbol table's symbols, one after the other. `None` if it has none, or if
-/// there is no memory for them.
+/// Returns the names of a symbol table's symbols, one after the other. Returns `None` if the table
+/// has no names, or if there is not enough memory for them.
 fn names_of<'data>(
     elf: &ElfFile64<'data, NativeEndian, &'data ReadCache<SharedFile>>,
     symbols: &SymbolTable<'data, FileHeader64<NativeEndian>, &'data ReadCache<SharedFile>>,
@@ -143,7 +143,7 @@ fn names_of<'data>(
     section.ok()?.data(NativeEndian, file).ok()
 }
 
-/// Returns the name that begins at `offset`; no text if there is none.
+/// Returns the name that begins at `offset`; an empty text without a name there.
 fn name_at(names: &[u8], offset: u32) -> &str {
     let name = names.get(offset as usize..).unwrap_or_default();
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -151,7 +151,7 @@ fn name_at(names: &[u8], offset: u32) -> &str {
 }
 
 /// Sorts functions, given by their starts and ends. Leaves out those that overlap, because an
-/// address in two functions is ambiguous. Returns `None` if there is no memory for the result.
+/// address in two functions is ambiguous. Returns `None` if the allocation fails.
 fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Option<Vec<(u64, u64)>> {
     functions.sort_unstable();
     functions.dedup();

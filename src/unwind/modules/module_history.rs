@@ -33,7 +33,7 @@ struct ModuleLifetime {
 /// The lifetimes of unloaded modules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleHistory {
-    /// In the order of unloading.
+    /// Lifetimes in the order of unloading.
     lifetimes: VecDeque<ModuleLifetime>,
 }
 

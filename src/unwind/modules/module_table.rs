@@ -86,7 +86,7 @@ impl ModuleTable {
         self.is_stale
     }
 
-    /// Lists the loaded modules again. Returns false if there is no memory for that; then the list
+    /// Lists the loaded modules again. Returns false if there is not enough memory; then the list
     /// stays as it is, and stale.
     pub(crate) fn refresh(&mut self) -> bool {
         let checked_at = monotonic_now();

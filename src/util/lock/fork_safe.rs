@@ -120,8 +120,8 @@ fn wait(try_lock: impl Fn() -> bool, park: impl FnOnce()) {
     }
 }
 
-/// Replaces the value of a mutex in the child of a fork, whoever held the mutex, and leaks the old
-/// value, which a thread that the child lacks may have been changing. Does nothing, and returns
+/// Replaces the value of a mutex in the child of a fork, even if a thread held the mutex. Leaks the
+/// old value, which a thread that the child lacks may have been changing. Does nothing, and returns
 /// false, unless a [`LocksInChild`] exists.
 pub(super) fn renew_mutex<T>(
     mutex: &lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, T>,

@@ -160,7 +160,7 @@ impl LockInfo {
         Held(bit)
     }
 
-    /// Takes the lock by `lock`, for this thread alone.
+    /// Takes the lock exclusively by `lock`, and notes this thread as its owner.
     fn own<G>(&self, lock: impl FnOnce() -> G) -> NamedGuard<'_, G> {
         let held = self.enter();
         let inner = lock();
@@ -227,8 +227,8 @@ impl<T> NamedMutex<T> {
         self.info.own(|| poll(|| self.inner.try_lock()))
     }
 
-    /// Replaces the value in the child of a fork, whoever held the lock, and leaks the old value.
-    /// Does nothing anywhere else. The calling thread must not hold the lock.
+    /// Replaces the value in the child of a fork, even if a thread held the lock. Leaks the old
+    /// value. Does nothing in any other process. The calling thread must not hold the lock.
     pub(crate) fn renew_in_child(&self, value: T) {
         if renew_mutex(&self.inner, value) {
             self.info.clear_owner();
@@ -273,7 +273,7 @@ impl<G: DerefMut> DerefMut for NamedGuard<'_, G> {
 
 impl<G> Drop for NamedGuard<'_, G> {
     fn drop(&mut self) {
-        // Of a shared lock, there is none.
+        // A shared lock has no owner, so this changes nothing for it.
         self.info.clear_owner();
     }
 }

@@ -100,7 +100,7 @@ fn work_until_sampled() {
     counter.join().expect("the counter");
 }
 
-/// Forks. The parent goes on once the child has ended.
+/// Forks. The parent continues once the child has ended.
 fn fork_and_wait() {
     // SAFETY: the C library allows its allocator and its threads in the child.
     let child = unsafe { libc::fork() };
@@ -180,7 +180,7 @@ fn main() {
     }
 }
 
-/// Asserts that `profiler_init` takes over what was recorded before `main`, and goes on.
+/// Asserts that `profiler_init` takes over what was recorded before `main`. Recording continues.
 fn hand_over() {
     assert!(profiler_is_active());
     let before = Read::of_running();

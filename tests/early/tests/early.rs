@@ -356,8 +356,8 @@ fn set_user_id_program_reads_no_variable() {
     };
     set_mode(&folder.0, 0o755);
     let program = folder.file("program");
-    // By another process: a child that another test forks meanwhile would keep the file open for
-    // writing, and the kernel does not start such a program.
+    // Another process copies the file: a child that another test forks during the copy would keep
+    // the file open for writing, and the kernel does not start such a program.
     let copied = Command::new("cp").arg(PROGRAM).arg(&program).status();
     assert!(copied.expect("cp").success());
     if std::os::unix::fs::chown(&program, Some(OWNER), Some(OWNER)).is_err() {

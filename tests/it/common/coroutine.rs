@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 /// Calls `start` on another stack, and returns when it has returned.
 ///
 /// # Safety
-/// - `stack` is the lowest address of `bytes` writable bytes that nothing else uses meanwhile.
+/// - `stack` is the lowest address of `bytes` writable bytes. Nothing else uses these bytes during
+///   the call.
 pub unsafe fn call_on_stack(stack: *mut libc::c_void, bytes: usize, start: extern "C" fn()) {
     let mut here = MaybeUninit::<libc::ucontext_t>::uninit();
     let mut there = MaybeUninit::<libc::ucontext_t>::uninit();

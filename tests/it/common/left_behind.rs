@@ -7,8 +7,8 @@ pub(crate) struct Holdings {
     pub(crate) threads: usize,
     pub(crate) descriptors: usize,
     resident_kib: usize,
-    /// The part of the resident memory that is no file, and the memory that the program has
-    /// allocated of it: printed to explain a growth.
+    /// The resident memory that no file backs, and the part of that memory that the program has
+    /// allocated: printed to explain a growth.
     anonymous_kib: usize,
     allocated_kib: usize,
     /// Address space, with or without memory behind it. Only this shows pages that were freed but

@@ -36,8 +36,8 @@ fn request() -> Measured {
     Measured::new(query.instrument(request), &["request → query"])
 }
 
-/// Checks that the request's query has what it has waited. From the end of its last poll until it is
-/// dropped, the request waits by itself.
+/// Checks that the request's query has the time that it has waited. From the end of its last poll
+/// until it is dropped, the request waits by itself.
 fn check(read: &Read, requests: &[Measured]) {
     let mut weights = weights(read);
     weights.remove("request");
@@ -226,7 +226,7 @@ fn span_in_which_a_thread_is_does_not_wait() {
         expected.push(("first", of_first.closing(|| drop(first))));
         expected.push(("first → second", of_second.closing(|| drop(second))));
 
-        // Nothing is left of these spans in the thread.
+        // The thread has no trace of these spans any more.
         let mut task = Measured::new(pool_get(1), &["pool.get"]);
         assert!(task.poll().is_pending());
         std::thread::sleep(WAIT);

@@ -73,7 +73,7 @@ async fn both() {
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A task that waits, with the bounds of what it has waited.
+/// A task that waits, with the bounds of the time that it has waited.
 pub(super) struct Measured {
     pub(super) task: Task,
     stacks: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! A child is killed at random instants. What it had added before is in the rescued profile.
+//! A child is killed at random instants. The rescued profile has all that the child had added.
 
 use std::time::Duration;
 

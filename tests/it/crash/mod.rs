@@ -1,4 +1,4 @@
-//! Sessions whose data outlive their process, and the profiles that are made of what is left.
+//! Sessions whose data outlive their process, and the profiles that are made from these data.
 
 mod damage;
 mod described;

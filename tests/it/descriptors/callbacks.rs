@@ -1,4 +1,4 @@
-//! An after-sampling callback uses the application's descriptors, and sampling goes on beside it.
+//! An after-sampling callback uses the application's descriptors while sampling continues.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -16,7 +16,7 @@ const SLEEPERS: usize = 20;
 /// More files than the sampler has threads.
 const FILES: usize = 3 * SLEEPERS;
 
-/// Files of the application that take over the numbers of those that it closes.
+/// Files that the application opens with the numbers of the descriptors that it has closed.
 struct HostFiles(Vec<File>);
 
 impl HostFiles {

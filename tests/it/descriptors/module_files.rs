@@ -1,6 +1,6 @@
 //! A library was loaded through a descriptor whose number the application has since given to a
 //! named pipe. Opening that path again would wait for a writer of the pipe. A pipe without a name
-//! is opened without waiting, and is no library.
+//! is opened without waiting, and is not a library.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};

@@ -1,6 +1,7 @@
 //! In a sandbox the profiler's threads share the application's descriptors. The application closes
 //! one and opens a file with its number while the profiler uses it: just after the profiler has
-//! found it to be its own. The profiler neither uses what it has read then, nor closes the file.
+//! found it to be its own. The profiler neither uses the data that it read then, nor closes the
+//! file.
 //!
 //! A filter lets a handler of the test answer the call in question. The handler replaces the
 //! descriptor first.

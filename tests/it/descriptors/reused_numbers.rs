@@ -17,7 +17,7 @@ fn notice_in_file(name: &str, replace: impl Fn(&File)) -> String {
         .write(true)
         .create_new(true);
     let file = file.open(&path).expect("a file");
-    // SAFETY: copies the process's standard error, which the test does not use meanwhile.
+    // SAFETY: copies the process's standard error, which the test does not use at the same time.
     let before = unsafe { libc::dup(2) };
     replace(&file);
     // The profile cannot be saved, and a notice says so.

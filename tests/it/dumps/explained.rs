@@ -19,7 +19,7 @@ use crate::common::sampled::{start_counter, wait_for_samples, work_until_sampled
 use crate::common::{Read, isolated, thread_cpu, wait_until, work_for_cpu};
 
 const REQUEST: &str = "GET /slow";
-/// Least share of a measured time by which its explanation may differ, beside the sampler's
+/// Share of a measured time by which its explanation may differ, in addition to the sampler's
 /// intervals: the profiler's own signals are part of what a thread measures.
 const NOISE: f64 = 0.05;
 
@@ -103,8 +103,8 @@ fn longest_gap(read: &Read, thread: &str, (start_ms, end_ms): (f64, f64)) -> f64
         .fold(0.0, f64::max)
 }
 
-/// Checks a time in the explanation. What lies between two samples may belong to either of them, at
-/// the beginning and at the end.
+/// Checks a time in the explanation. At the beginning and at the end, the time between two samples
+/// may belong to either sample.
 fn assert_near(explained: Duration, measured: Duration, gap_ms: f64, explanation: &Explanation) {
     let [explained, measured] = [explained, measured].map(|time| time.as_secs_f64() * 1e3);
     let tolerance = 2.0 * gap_ms + NOISE * measured;
@@ -148,7 +148,7 @@ fn delays_are_in_their_places_and_as_long_as_measured() {
                 &explanation,
             );
         }
-        // Nothing is counted twice, and nothing is missing.
+        // No time is missing or counted twice.
         let left = explanation.length.abs_diff(sum_of_parts(&explanation));
         assert!(left < Duration::from_micros(1), "{left:?}\n{explanation}");
         assert_eq!(
@@ -156,7 +156,7 @@ fn delays_are_in_their_places_and_as_long_as_measured() {
             end.duration_since(begin).as_nanos()
         );
         assert_eq!(explanation.threads, ["test"]);
-        // The same from the times alone, and from a file.
+        // The times alone, and a file, give the same explanation.
         let range = profile
             .explain(&SlowRequest::between("test", begin, end))
             .expect("found");

@@ -116,7 +116,7 @@ fn dump_has_the_last_seconds_and_its_reason() {
         let whole = read(&path);
         assert_eq!(texts(&whole, "test", "Dump"), ["it is slow:\\n/a?b=c"]);
         assert_eq!(texts(&whole, "test", "Old"), ["Old"]);
-        // The session goes on, and a shorter dump lacks what is older.
+        // The session continues, and a shorter dump lacks the older markers.
         let between = ProfilerTime::now();
         add("New");
         let last = ProfilerTime::now().duration_since(between);

@@ -1,4 +1,4 @@
-//! Explanations of requests whose futures waited, beside the dumps that they cause.
+//! Explanations of requests whose futures waited, next to the dumps that these requests cause.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;

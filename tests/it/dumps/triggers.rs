@@ -166,13 +166,13 @@ fn signal_for_dumps_differs_from_those_of_the_control() {
         on(libc::SIGALRM).expect("a free signal");
         let taken = ControlSignals::new().start_signal(libc::SIGALRM);
         assert!(profiler_control_by_signals(taken).is_err());
-        // The same thread serves both: the first signal starts the session, the second one dumps.
+        // One thread serves both signals: the first one starts the session, the second one dumps.
         raise(libc::SIGUSR1);
         wait_until("the session runs", gekkota::profiler_is_active);
         register_thread("test");
         raise(libc::SIGALRM);
         folder.wait_for(1);
-        // The control goes on without the signal for dumps.
+        // Control by signals still works without the signal for dumps.
         profiler_set_dumps(None).expect("no signal");
         profiler_control_by_signals(ControlSignals::new().folder(&folder.0)).expect("two signals");
         raise(libc::SIGUSR2);

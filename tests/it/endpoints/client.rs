@@ -31,7 +31,7 @@ impl Reply {
     }
 }
 
-/// Returns the folder of the server's thread in `/proc`, if there is one.
+/// Returns the folder of the server's thread in `/proc`, if the thread exists.
 fn server_thread() -> Option<std::path::PathBuf> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("tasks");
     let mut paths = tasks.filter_map(|task| Some(task.ok()?.path()));

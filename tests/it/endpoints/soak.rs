@@ -1,4 +1,4 @@
-//! Clients that ask for everything at random, leave, stall and send garbage. Nothing is left over.
+//! Clients that ask for everything at random, leave, stall and send garbage. No resource remains.
 //!
 //! `GEKKOTA_SOAK_SECONDS=60` lets them ask for that long, instead of some times each.
 

@@ -1,4 +1,4 @@
-//! Ends of a process whose standard error, or whose file, nobody reads.
+//! Ends of a process whose standard error, or whose file, is never read.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -72,7 +72,7 @@ fn stopped_terminal() -> (OwnedFd, OwnedFd) {
     (written, shown)
 }
 
-/// Returns a terminal that nobody reads, and that has space for some lines, but not for a report.
+/// Returns a terminal that is never read, and that has space for some lines, but not for a report.
 fn nearly_full_terminal() -> (OwnedFd, OwnedFd) {
     const FREE_BYTES: usize = 300;
     let fill = |most| {

@@ -170,7 +170,7 @@ fn blocked_signal_reaches_sigwait() {
     });
 }
 
-/// Runs a child whose save waits until somebody reads the file, a pipe.
+/// Runs a child whose save waits until the file, a pipe, is read.
 fn run_with_pipe(end: &str, act: impl FnOnce(&mut Child, &std::path::Path)) -> Ended {
     let folder = Folder::new();
     let pipe = folder.0.join("out.json");
@@ -192,7 +192,7 @@ fn read_pipe(pipe: &std::path::Path) -> Vec<u8> {
 fn second_interrupt_ends_the_process_at_once() {
     isolated(|| {
         let ended = run_with_pipe("work", |child, _| {
-            // Nobody reads the pipe, so the save never ends.
+            // The pipe is never read, so the save never ends.
             while child.try_wait().expect("the child").is_none() {
                 send(child, libc::SIGINT);
                 std::thread::sleep(Duration::from_millis(100));

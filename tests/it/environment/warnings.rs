@@ -1,5 +1,5 @@
-//! What a profile says less than its reader may think is told in the report, in the profile, and on
-//! standard error.
+//! Warnings that a profile says less than its reader may think: in the report, in the profile, and
+//! on standard error.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -65,8 +65,8 @@ fn warning(read: &Read, name: &str) -> Option<String> {
     Some(found)
 }
 
-/// Runs a child with these variables, and asserts that the warning is told once in each of the three
-/// places, with all the parts.
+/// Runs a child with these variables, and asserts that the warning appears once in each of the
+/// three places, with all the parts.
 fn assert_told(program: &Path, variables: &[(&str, &str)], name: &str, parts: &[&str]) {
     let folder = scratch_folder(&format!("warnings-{name}"));
     let file = folder.join("p.json");

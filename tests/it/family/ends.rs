@@ -94,7 +94,7 @@ fn profile_of_a_child_that_is_killed_is_rescued() {
         assert_eq!(marks_of(&profile, killed), ["m"]);
         assert_eq!(marks_of(&profile, one.id()), ["m"]);
         wait_for_event("a child process has ended without sending its profile, which was rescued");
-        // From now on, it is one of those that have exited.
+        // From now on, the child counts as exited.
         let profile = read_family();
         assert_eq!(marks_of(&profile, killed), ["m"]);
         let rescued = process_of(&profile, killed).expect("its profile");

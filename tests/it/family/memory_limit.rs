@@ -89,7 +89,7 @@ fn children_that_come_and_go_leave_nothing_behind() {
             wait_for_children(0);
         }
         let profile = read_family();
-        // Of those that have ended or were rescued, the newest are kept.
+        // Of the ended and the rescued processes, the newest are kept.
         let kept = profile.0["processes"].as_array().expect("a list").len();
         let all = ROUNDS * EACH;
         assert!((1..=all).contains(&kept), "{kept} of {all}");

@@ -171,8 +171,8 @@ impl Member {
         Self::spawn_by(command)
     }
 
-    /// Starts a child that records the same as one of this process's family, and does not belong to
-    /// it.
+    /// Starts a child that records the same as a member of this process's family, but does not
+    /// belong to the family.
     pub(super) fn spawn_as_stranger() -> Self {
         let mut command = member_command();
         command

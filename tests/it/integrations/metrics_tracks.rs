@@ -97,7 +97,7 @@ fn session_counts_totals_from_its_start_and_shows_whole_levels() {
 #[test]
 fn unit_of_a_metric_decides_the_unit_of_its_track() {
     isolated(|| {
-        // The processed format has counters only beside a thread, and a brief session may find none.
+        // The processed format has counters only with a thread. A brief session may find no thread.
         gekkota::register_thread("metrics");
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         with_local_recorder(&ProfilerRecorder::new(), || {

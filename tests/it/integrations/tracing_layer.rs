@@ -290,7 +290,7 @@ fn check_flows(markers: &[TypedMarker]) {
 }
 
 /// Checks that no label repeats the marker's name, which is the span's name or the event's target:
-/// the viewer shows it beside the label.
+/// the viewer shows the name next to the label.
 fn check_viewer_labels(read: &Read) {
     let schemas = read.0["meta"]["markerSchema"].as_array().expect("schemas");
     for (name, label) in [

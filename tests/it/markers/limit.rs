@@ -1,4 +1,4 @@
-//! With a limit, markers of a name are left out, and those that are recorded stand for them.
+//! With a limit, some markers of a name are left out, and the recorded ones count for them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

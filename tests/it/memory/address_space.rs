@@ -1,5 +1,5 @@
 //! With an address space that leaves too little for the buffer's capacity (`ulimit -v`), the buffer
-//! goes on within what it has, and grows again when there is memory.
+//! continues with the memory that it has, and grows again when memory is available.
 
 use super::{MIB, add_markers, buffer_info, end_limit, held_bytes, limit_memory};
 use crate::common::{LONGEST_WAIT, Read, isolated};

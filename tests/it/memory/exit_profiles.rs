@@ -1,4 +1,4 @@
-//! A child's profile for whose copies there is no memory is refused.
+//! A child's profile is refused if the process has no memory for its copies.
 
 use super::{MIB, ONE_ARENA, end_limit, leave_memory};
 use crate::common::{Read, isolated_with};

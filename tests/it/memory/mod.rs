@@ -1,5 +1,5 @@
-//! A process with little memory left: recording stops or goes on with less, and what is recorded can
-//! be saved.
+//! A process with little memory left: recording stops or continues with less, and the recorded data
+//! can be saved.
 
 mod address_space;
 mod container;

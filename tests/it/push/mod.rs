@@ -171,7 +171,7 @@ fn receiver_that_is_killed_gets_everything_once_it_is_back() {
         pushed.extend(receiver.pushed());
         assert!(counts.retried > 0);
         assert_eq!(counts.refused, 0);
-        // Nothing is sent twice, and nothing is missing.
+        // No data is missing or sent twice.
         assert_joined(&pushed);
         assert!(sum(&pushed, "samples") > 0);
         wait_until("the pusher's session has ended", || !profiler_is_active());
@@ -490,7 +490,7 @@ fn session_of_the_pusher_is_changed_while_it_pushes() {
                 .filter(|pushed| pushed.profile.period == 2_000_000);
             fast.any(|pushed| pushed.profile.sum("samples", BUSY) > 0)
         });
-        // A session of the application goes on as it is.
+        // A session of the application continues unchanged.
         profiler_start(StartParams::default().interval(Duration::from_millis(5))).expect("start");
         let of_application = |receiver: &Receiver| {
             let pushed = receiver.pushed();

@@ -225,7 +225,7 @@ fn counters_beyond_the_limits_are_not_recorded() {
         let read = Read::from_profile(&session.finish().expect("a profile"));
         let [level, all] = recorded(&read);
         assert_eq!((level, all.len()), (vec![[42, 0]], MAX_LIVE - 500));
-        // Those that were dropped are not kept for the next session.
+        // Dropped counters are not kept for the next session.
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let read = Read::from_profile(&session.finish().expect("a profile"));
         let [_, all] = recorded(&read);

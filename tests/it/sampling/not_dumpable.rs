@@ -78,7 +78,7 @@ fn naps() -> Stay {
     let from = ProfilerTime::now();
     let begin = Instant::now();
     while begin.elapsed() < NAP {
-        // SAFETY: there is no array.
+        // SAFETY: the array is empty.
         unsafe { libc::poll(std::ptr::null_mut(), 0, NAP.as_millis() as i32) };
     }
     let until = ProfilerTime::now();
@@ -125,7 +125,7 @@ fn sleep_after_an_answer_has_the_stack_of_the_sleep() {
 #[inline(never)]
 fn sleeps_in_short_polls(interrupted: &AtomicU64) {
     SHORT_SLEEPS.repeat(|| {
-        // SAFETY: there is no array.
+        // SAFETY: the array is empty.
         let answer = unsafe { libc::poll(std::ptr::null_mut(), 0, 1000) };
         interrupted.fetch_add(u64::from(answer != 0), Ordering::Relaxed);
     });

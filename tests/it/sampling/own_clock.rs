@@ -1,5 +1,5 @@
-//! CPU time stands where it was used: a thread that works in bursts samples itself, and a thread that
-//! cannot be interrupted says why.
+//! CPU time is counted where it was used: a thread that works in bursts samples itself, and a
+//! thread that cannot be interrupted says why.
 
 use std::time::Duration;
 

@@ -98,8 +98,8 @@ fn timers() -> String {
     std::fs::read_to_string("/proc/self/timers").expect("the kernel lists them")
 }
 
-/// Starts a session beside [`SLEEPERS`] sleepers, and waits until it has a timer and has sampled
-/// all sleepers.
+/// Starts a session with [`SLEEPERS`] sleepers, and waits until it has a timer and has sampled all
+/// sleepers.
 fn start_with_timer() -> ProfilerSession {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     wait_until("the sampler asks whether any thread has run", || {

@@ -1,4 +1,4 @@
-//! A save ends whatever is recorded meanwhile: its work is fixed when the snapshot is taken.
+//! A save ends however much is recorded while it runs: the snapshot fixes the amount of work.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

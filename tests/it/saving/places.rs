@@ -98,7 +98,7 @@ fn writable_file_in_an_unwritable_folder_is_saved() {
 fn file_in_an_unwritable_folder_is_saved_through_memory() {
     isolated(|| {
         in_unwritable_folder("p.json", false, |folder| {
-            // As if there were no other folder for a temporary file.
+            // Simulates that no other folder can hold a temporary file.
             refuse_unnamed_files();
             let path = folder.path("p.json");
             profiler_save_profile_to_file(&path).expect("saved");

@@ -185,7 +185,7 @@ fn wait_for_blocked_by_caller(thread: Pid) {
     });
 }
 
-/// A thread that calls the profiler once it is told to, and then waits for the loader.
+/// A thread that calls the profiler when the test asks for it, and then waits for the loader.
 struct Waiter {
     begin: Sender<()>,
     id: Pid,

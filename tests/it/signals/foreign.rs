@@ -105,7 +105,7 @@ fn foreign_signals_are_passed_on_and_late_requests_ignored() {
         }
 
         // Of the values with each possible cookie, only the one with that of the profiler looks
-        // like a request. There is none, so the signal has no effect.
+        // like a request. No request is pending, so the signal has no effect.
         for slot in [0, 1, 0xffff] {
             let before = calls();
             for cookie in 0..=0xffff {

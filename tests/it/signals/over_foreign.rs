@@ -1,5 +1,5 @@
-//! The profiler comes back to a signal that a foreign handler has taken over meanwhile: no handler
-//! of the chain is lost, and a stack on demand leaves a session's foreign handler in place.
+//! The profiler returns to a signal that a foreign handler has taken over in between. No handler of
+//! the chain is lost, and a stack on demand leaves a session's foreign handler in place.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};

@@ -1,6 +1,6 @@
 //! Foreign code replaces the signal's handler during a session. The profiler restores its handler,
-//! except over a foreign handler: then it goes on with another signal. The profile counts the
-//! replacements.
+//! except over a foreign handler: then the profiler continues with another signal. The profile
+//! counts the replacements.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};

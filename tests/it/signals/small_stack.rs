@@ -12,8 +12,8 @@ use gekkota::{ControlSignals, ProfilerSession, StartParams, profiler_control_by_
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 
 const PAGE: usize = 4096;
-/// Stack that the application's handler uses, in bytes. The kernel's frames of that handler and of
-/// the profiler's, and the profiler's own use, do not fit beside it on 8 KiB.
+/// Stack that the application's handler uses, in bytes. A stack of 8 KiB has no space for this use,
+/// the kernel's frames of that handler and of the profiler's, and the profiler's own use.
 const USED_BY_HANDLER: usize = 3 << 10;
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 

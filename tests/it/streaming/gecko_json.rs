@@ -16,7 +16,7 @@ const CPU_TIME: Duration = Duration::from_millis(200);
 const MEMORY_BYTES: usize = 64 << 20;
 
 /// Records a session whose worker has a sample within its label, and whose counters have at least
-/// `CPU_TIME` and half of `MEMORY_BYTES`. The profiler may give memory back meanwhile.
+/// `CPU_TIME` and half of `MEMORY_BYTES`. The profiler may release memory during the session.
 fn profile() -> gekkota::Profile {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     let worker = std::thread::spawn(|| {

@@ -413,7 +413,7 @@ fn exit_profile_older_than_the_duration_is_dropped() {
         let params = StartParams::default().duration(Duration::from_millis(200));
         profiler_start(params).expect("start");
         profiler_received_exit_profile(numbered_profile(7, 10)).expect("a profile");
-        // Nothing is recorded that could push the profile out of the buffer.
+        // The test records nothing that could push the profile out of the buffer.
         wait_until("the exit profile is too old", || {
             numbers_of_children(&Read::of_running()).is_empty()
         });

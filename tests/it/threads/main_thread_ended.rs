@@ -1,4 +1,4 @@
-//! The main thread has ended, and the process goes on with its other threads.
+//! The main thread has ended, and the process continues with its other threads.
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};

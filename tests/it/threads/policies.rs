@@ -12,7 +12,7 @@ fn policies() -> Vec<(i32, i32)> {
         .flatten();
     let ids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
     let policy = |id: i32| {
-        // SAFETY: accesses no memory. musl's function asks nobody.
+        // SAFETY: accesses no memory. musl's own function does not ask the kernel.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, id) };
         (id, policy as i32)
     };

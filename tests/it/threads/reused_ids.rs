@@ -1,4 +1,4 @@
-//! A thread that gets the id of a registered one, whose end nobody has noticed.
+//! A thread that gets the id of a registered thread whose end has not been noticed.
 //!
 //! Only with glibc, in which a thread can be joined that has ended by a system call of its own.
 

@@ -46,8 +46,8 @@ const NEVER: &[&str] = &[
     "::locks::",
     "::ps_lock::",
 ];
-/// Stack that the handler may use, in bytes. Beside the kernel's signal frame, it must fit on the
-/// alternate stack of 8 KiB that the standard library gives each thread.
+/// Stack that the handler may use, in bytes. Together with the kernel's signal frame, it must fit
+/// on the alternate stack of 8 KiB that the standard library gives each thread.
 const MAX_STACK_BYTES: u64 = 3 << 10;
 /// Maximum distance, in bytes, between the stack pointer at the delivery of the signal and the one
 /// after the handler has returned. The handler's own stack is farther away.

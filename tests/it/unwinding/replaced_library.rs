@@ -113,8 +113,7 @@ fn count_of_library(samples: &[Sample], name: &str) -> usize {
     samples.iter().filter(has_ours).count()
 }
 
-/// Runs `body` on a thread of its own, beside `control` on this thread. Returns the session's
-/// profile.
+/// Runs `body` on a new thread while `control` runs on this thread. Returns the session's profile.
 fn profile_of(params: StartParams, body: impl FnOnce() + Send, control: impl FnOnce()) -> Read {
     let session = ProfilerSession::start(params).expect("start");
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! A library that contains the profiler. Its tests load it into a process, beside another copy of
-//! the profiler.
+//! A library that contains the profiler. Its tests load it into a process that also has another
+//! copy of the profiler.
 
 mod captured;
 

@@ -7,8 +7,8 @@ use common::{Plugin, work_until};
 /// Loads the library, profiles a thread with it, and unloads it. `stops` tells whether the session
 /// is stopped before.
 ///
-/// The loader keeps a library as long as a thread has thread-locals of it, so all calls are made on
-/// a thread that exits.
+/// The loader keeps a library while a thread has thread-locals of that library, so all calls are
+/// made on a thread that exits.
 fn load_and_unload(stops: bool) {
     let profile = move || {
         let plugin = Plugin::load();

@@ -1,4 +1,4 @@
-//! Rule: the attribute needs a text or a category, and accepts only the path of gekkota beside them.
+//! Rule: the attribute needs a text or a category. The only other argument is the path of gekkota.
 use gekkota_attributes::gecko_profiler_fn_label;
 
 #[gecko_profiler_fn_label]

@@ -1,5 +1,5 @@
 //! Rules of access that the compiler enforces. Each file in `cases` whose name ends in
-//! `_is_refused` breaks one of them, and does not compile.
+//! `_is_refused` breaks one rule, and does not compile.
 //!
 //! Most files are crates that include the library's source files up to `state`, because these
 //! modules are private. Cargo's environment passes them the `cfg` that the library's `build.rs`

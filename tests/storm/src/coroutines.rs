@@ -75,5 +75,5 @@ pub fn coroutine_worker(context: &mut Context) {
         }
         mix(context.random.next(), 100_000);
     }
-    // Dropping the coroutines unwinds those that have not ended.
+    // Dropping the coroutines unwinds the unfinished ones.
 }

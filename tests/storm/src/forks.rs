@@ -1,6 +1,6 @@
 //! Forks: children that check that the profiler is off in them, children that profile themselves
-//! and may close all descriptors meanwhile, and children that execute another program. Each must
-//! succeed within a time limit.
+//! and may close all descriptors during their session, and children that execute another program.
+//! Each must succeed within a time limit.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn look() -> Verdict {
     Verdict::Well
 }
 
-/// Profiles the child. If `closes`, the child closes all descriptors meanwhile.
+/// Profiles the child. If `closes`, the child closes all descriptors during the session.
 fn look_and_profile(name: &str, closes: bool) -> Verdict {
     let seen = look();
     if seen != Verdict::Well {

@@ -98,7 +98,7 @@ fn run(mut command: Command) -> Result<(), String> {
 /// Copies the library that contains the profiler. The loader takes each file for another library,
 /// so each has a profiler of its own.
 fn copy_profiler() -> Result<(), String> {
-    // Cargo builds the library of a dependency into this folder beside the executable.
+    // Cargo builds the library of a dependency into this folder next to the executable.
     let storm = std::env::current_exe().map_err(|error| error.to_string())?;
     let built = storm.with_file_name("deps").join("libplugin.so");
     (0..COPIES).try_for_each(|number| copy(&built, &path_of_copy(number)))

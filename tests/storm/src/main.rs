@@ -1,10 +1,10 @@
-//! Everything that can disturb an in-process profiler, at once. Also checks what is left
+//! Everything that can disturb an in-process profiler, at once. Also checks which resources remain
 //! afterwards.
 //!
 //! Run `cargo run --release --manifest-path tests/storm/Cargo.toml` in the root of the repository.
 //! `STORM_ALWAYS_ON=1` adds the clients of a server, a store, dumps and the contexts of requests.
 //! `STORM_SECONDS` sets the duration, by default a minute. A run of half an hour or more also
-//! checks that the resident memory is flat. Exit code 0 means that there are no problems.
+//! checks that the resident memory is flat. Exit code 0 means that the storm found no problem.
 
 mod altstack;
 mod always_on;

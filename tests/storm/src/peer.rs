@@ -38,7 +38,7 @@ pub struct Peer {
     _presence: RwLockWriteGuard<'static, ()>,
 }
 
-/// Runs a step that may crash the process beside pprof, or sleeps for a moment if pprof runs.
+/// Runs a step that could crash the process while pprof runs. Sleeps briefly instead if pprof runs.
 pub fn while_absent(step: impl FnOnce()) {
     match PRESENCE.try_read() {
         Ok(_absent) => step(),

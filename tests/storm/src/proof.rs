@@ -16,7 +16,7 @@ use crate::swarm;
 use crate::tally;
 
 /// Number of samples of a running thread from which on its own function must appear in them. A
-/// thread that hardly ran has few of them, which may all be from another stack, such as a
+/// thread that hardly ran has few samples, and all may be from another stack, such as a
 /// coroutine's. The samples that repeat them while the thread does not run say nothing new.
 const TELLING_SAMPLES: usize = 20;
 

@@ -113,7 +113,7 @@ fn reserved_kib() -> u64 {
         values.collect::<Vec<_>>()
     };
     let heaps: u64 = values("aspace type=\"subheaps\"").iter().sum();
-    // The report begins with the area of the first thread, which is no heap.
+    // The report begins with the area of the first thread, which is not a heap.
     let of_first_thread = values("system type=\"current\"").first().copied();
     heaps * HEAP_KIB + of_first_thread.unwrap_or(0) / 1024
 }

@@ -60,7 +60,7 @@ pub fn run(number: u64, length: Duration) -> Vec<String> {
 /// keep at most 33 MiB. And there is memory that the C library cannot release, because a block above it
 /// is in use: the remaining 11 MiB.
 const MOST_GROWTH_KIB: u64 = 44 << 10;
-/// Memory left behind by a thread that ends without its destructors: what it has touched of its slot
+/// Memory left behind by a thread that ends without its destructors: the touched parts of its slot
 /// and its signal stack, its registration and the C library's cache of small blocks.
 const KILLED_KIB: u64 = 96;
 /// Maximum growth of the address space without what is reserved for blocks: 90 slots that grow from

@@ -22,8 +22,8 @@ struct Row {
     anonymous_kib: u64,
 }
 
-/// Returns the resident memory in KiB: all of it, and that without a file. Counts each page, while
-/// `/proc/self/statm` may be some hundred pages late.
+/// Returns the resident memory in KiB: the total, and the part without a file. Counts each page,
+/// while `/proc/self/statm` may be some hundred pages late.
 fn resident_kib() -> (u64, u64) {
     // SAFETY: the call releases only memory that is not in use.
     unsafe { libc::malloc_trim(0) };

@@ -266,7 +266,7 @@ fn only_sources_that_the_address_names_are_read() {
         "/etc/passwd",
         // A source file of the module, but of another function.
         here,
-        // Other names of the right file, or of a file beside it.
+        // Other names of the right file, or of a file next to it.
         &recording.replace("/it/", "/./it/"),
         &format!("{recording}/../access.rs"),
         &format!("{recording}\0"),
@@ -288,7 +288,7 @@ fn profile_of(name: &str, path: &Path, id: &str) -> PathBuf {
     file
 }
 
-/// A profile may come from someone else, who could have it list a file that is no module.
+/// A profile may come from someone else, who could make it list a file that is not a module.
 #[test]
 fn listed_file_that_is_no_module_is_refused() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

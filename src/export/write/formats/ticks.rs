@@ -42,7 +42,8 @@ pub(crate) struct Ticks<'a> {
     ticks: RowTicks,
     given: u64,
     activity: Activity,
-    /// The part of an interval that the thread ran in each of them; `None` if they count in full.
+    /// The part of an interval for which the thread ran in each of these ticks; `None` if they
+    /// count in full.
     ran: Option<f64>,
     /// Whether a stack is idle, as far as that was asked.
     idle_stacks: Vec<Option<bool>>,

@@ -2,8 +2,8 @@
 //!
 //! A request has one profile for each kind of value, because the format allows one: `samples/count`,
 //! `wall/nanoseconds` and `cpu/nanoseconds`. All samples have one shape: a value, and no times. The
-//! tables have an empty first element, no duplicates, and nothing that no sample refers to. Mappings
-//! have build ids. A sample of a span has a link with the ids of trace and span.
+//! first element of each table is empty. Tables have no duplicates, and samples refer to all other
+//! elements. Mappings have build ids. A sample of a span has a link with the ids of trace and span.
 
 mod dictionary;
 mod messages;

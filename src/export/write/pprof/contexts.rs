@@ -166,7 +166,7 @@ impl ThreadContexts<'_> {
         self.current
     }
 
-    /// Returns a time up to which the context is the same as at the last time.
+    /// Returns a time up to which [`Self::at`] returns the same number as in the last call.
     pub(super) fn unchanged_until_ns(&self) -> i64 {
         let next_start = self.upcoming.last();
         let before_next = next_start.map(|interval| interval.start_ns.saturating_sub(1));

@@ -20,7 +20,7 @@ pub(super) const HEAP_VALUES: [(&str, &str); 4] = [
 #[derive(Clone, Copy, Default)]
 pub(super) struct HeapValues(pub(super) [i64; 4]);
 
-/// Sums of allocations, not rounded: a sample stands for a number of objects that need not be whole.
+/// Sums of allocations, not rounded: a sample may represent a number of objects that is not whole.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     allocated: Amount,

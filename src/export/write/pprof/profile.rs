@@ -14,7 +14,7 @@ use crate::export::write::pprof::tables::Tables;
 use crate::model::{ProfileModel, StackId, Thread, WeightUnit, even_share};
 use crate::util::{NumberMap, pair_key};
 
-/// Which values samples have beside the number of samples and the wall time.
+/// Which values samples have in addition to the number of samples and the wall time.
 #[derive(Clone, Copy)]
 struct ValueKinds {
     /// Whether the profile has sampled allocations.
@@ -255,7 +255,7 @@ fn text_label(tables: &mut Tables<'_>, key: &str, text: &str) -> Label {
     }
 }
 
-/// Returns a label with an id: a number, or a text if it is none.
+/// Returns a label with an id: a number, or a text if the id is 0 or not a number.
 fn id_label(tables: &mut Tables<'_>, key: &str, id: &str) -> Label {
     match id.parse() {
         Ok(num) if num != 0 => Label {

@@ -29,11 +29,11 @@ pub(super) struct Tables<'a> {
     encoded: Vec<u8>,
     texts: TextTable,
     text_count: u32,
-    /// By the function and its name in the symbol table; `None` stands for the function of samples
+    /// By the function and its name in the symbol table. The key `None` is the function of samples
     /// without a stack.
     functions: HashMap<Option<(FunctionId, TextId)>, u64>,
     locations: HashMap<LocationKey, u32>,
-    /// The locations of frames into which nothing is inlined.
+    /// The locations of frames without inlined functions.
     frame_locations: NumberMap<u32>,
     /// The places of the stacks, as far as they were asked for.
     places: Vec<Option<Place>>,
@@ -43,7 +43,7 @@ pub(super) struct Tables<'a> {
     label_paths: NumberMap<i64>,
     /// The location of samples without a stack, once there is one.
     no_stack: Option<u64>,
-    /// What is known of the frames of each module; `None` if it has none.
+    /// What the profile knows about the frames of each module; `None` for a module without frames.
     modules: Vec<Option<KnownOfModule>>,
 }
 

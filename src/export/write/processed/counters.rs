@@ -24,7 +24,7 @@ pub(super) fn write_counters(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     let profile = context.profile;
     json.array(|json| {
         for counter in &profile.counters {
-            // The viewer shows a counter beside a thread of its process.
+            // The viewer shows a counter next to a thread of its process.
             let Some(main_thread) = context.main_thread(counter.process) else {
                 continue;
             };

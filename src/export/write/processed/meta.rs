@@ -14,8 +14,8 @@ const VERSION: u64 = 70;
 /// Version of Gecko's format. The viewer does not read it in a processed profile, but requires it.
 const GECKO_VERSION: u64 = 36;
 
-/// Fields that this writer does not copy from `Meta::other`: it writes them itself, or they belong
-/// to Gecko's format alone.
+/// Fields that this writer does not copy from `Meta::other`: it writes them itself, or only Gecko's
+/// format has them.
 const OWN_FIELDS: &[&str] = &[
     "version",
     "preprocessedProfileVersion",

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::json::JsonWriter;
 use crate::model::{MarkerSchema, ProfileModel};
 
-/// Display location of markers that the viewer shows beside the graph of their thread.
+/// Display location of markers that the viewer shows next to the graph of their thread.
 const OVERVIEW: &str = "timeline-overview";
 
 /// The descriptions of all marker types.

@@ -2,7 +2,7 @@
 
 use crate::export::write::flame_tree::FlameTree;
 
-/// Width below which a box is left out: nobody can see it, and there may be millions of them.
+/// Width below which a box is left out: such boxes are invisible, and there may be millions.
 pub(crate) const NARROWEST_PX: f64 = 0.1;
 
 /// A node that is shown.

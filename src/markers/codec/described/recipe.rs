@@ -46,8 +46,8 @@ pub(super) enum Line {
         name: Option<String>,
         value: Constant,
     },
-    /// Begins an array or an object. It and its content are left out if the path, if there is one,
-    /// leads to an empty option.
+    /// Begins an array or an object. The array or object is left out, with its content, if it has a
+    /// path and the path leads to an empty option.
     Start {
         name: Option<String>,
         is_array: bool,

@@ -1,5 +1,5 @@
-//! A thread that sleeps now and then samples itself while it runs: what it has captured is collected,
-//! and its event is started and ended.
+//! Starts and ends the event of a thread that samples itself while it runs, and collects its
+//! captures. Such a thread sleeps now and then.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use crate::sampler::tick::TickContext;
 use crate::state::SessionCounts;
 
 impl ThreadSampler {
-    /// Collects the answer to the pending request, or checks why there is none.
+    /// Collects the answer to the pending request, or checks why the answer is missing.
     pub(super) fn collect_or_wait(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let Some(slot) = self.slot.clone() else {
             return;

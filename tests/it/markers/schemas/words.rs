@@ -113,8 +113,8 @@ pub(crate) fn check_schemas_use_viewer_words(read: &Read) {
         );
     }
 
-    // The viewer shows the name beside both labels, and omits it where a label of the table begins
-    // with it.
+    // The viewer shows the name next to both labels. It omits the name where a label of the table
+    // begins with the name.
     for (name, schema) in &schemas {
         let label = |key: &str| schema[key].as_str().unwrap_or_default();
         let table = label("tableLabel");

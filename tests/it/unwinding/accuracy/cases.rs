@@ -94,7 +94,7 @@ fn each_instruction_of_c(table: &mut Table, folder: &Folder) {
 }
 
 /// The first call of each function goes through the dynamic linker, which looks the function up.
-/// Later calls go through the stub alone.
+/// Later calls go only through the stub.
 fn stubs_of_the_linker(table: &mut Table, folder: &Folder) {
     let library = compile(folder, "lazy", FIXTURES, &["-O2", "-fplt", "-Wl,-z,lazy"]);
     let library = Library::load(&library);
@@ -360,9 +360,9 @@ type Recursive = fn(u64) -> u64;
 /// Depth at which a recursion is stepped through.
 const SHALLOW: u64 = 4;
 
-/// Interval between the samples of deep stacks. While the thread waits for a processor, its sample is
-/// repeated on each tick, and the test reads all of them: on a busy machine a shorter interval takes
-/// gigabytes.
+/// Interval between the samples of deep stacks. While the thread waits for a processor, its sample
+/// is repeated on each tick, and the test reads every repetition. On a busy machine, a shorter
+/// interval takes gigabytes.
 const DEEP_INTERVAL: Duration = Duration::from_millis(1);
 
 fn deep_stacks(table: &mut Table) {

@@ -1,4 +1,4 @@
-//! The program that a profiled one has executed. Checks what is left of the profiler.
+//! The program that a profiled program has executed. Checks what remains of the profiler.
 
 use super::Orders;
 

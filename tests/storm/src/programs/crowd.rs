@@ -1,5 +1,5 @@
-//! One session over the whole storm, in a process beside it, in which short threads come and go.
-//! What the session keeps of them is bounded.
+//! One session that lasts for the whole storm, in a process of its own, in which short threads come
+//! and go. What the session keeps of these threads is bounded.
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,7 +68,7 @@ fn input_has_ended() -> bool {
     unsafe { libc::poll(&mut polled, 1, 0) > 0 }
 }
 
-/// The program beside the storm.
+/// The program that runs during the whole storm.
 pub struct Companion {
     child: Child,
     code: u8,

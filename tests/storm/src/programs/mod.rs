@@ -160,7 +160,7 @@ pub fn executing_worker(context: &mut Context) {
     black_box(context);
 }
 
-/// Counts the programs that their sandbox has killed, and goes on. The storm reports them at its
+/// Counts the programs that their sandbox has killed, and continues. The storm reports them at its
 /// end.
 pub fn sandbox_worker(context: &mut Context) {
     while context.goes_on() {

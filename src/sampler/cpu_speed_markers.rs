@@ -25,8 +25,8 @@ const MAX_SEARCH_NS: u64 = 1_000_000_000;
 /// Time without a track of the main thread after which the session's log says so, in ns. At its
 /// beginning, a session may not have chosen its threads yet.
 const LACK_NS: u64 = 100_000_000;
-/// A change is written if it is larger than one hundredth. A frequency that the processor measures differs
-/// a little on each reading.
+/// A change is written if it is larger than one hundredth. A frequency that the processor measures
+/// differs a little on each reading.
 const CHANGE_DIVISOR: u64 = 100;
 /// Time after which an unchanged frequency is written again, in ns, so that a buffer which has
 /// dropped its oldest chunks has it.

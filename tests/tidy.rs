@@ -84,7 +84,38 @@ const NOT_IN_HANDLER: &str = "Arc:: Box:: Mutex Rc:: RwLock String Vec thread_lo
 
 /// The shipping lines that each folder of `src` may have: code without comments, blank lines, tests and
 /// models. A number only falls. A commit that raises one says why.
-const MOST_LINES: &[(&str, usize)] = &[];
+const MOST_LINES: &[(&str, usize)] = &[
+    ("", 1097),
+    ("allocations", 720),
+    ("api", 3347),
+    ("backtrace", 476),
+    ("buffer", 3534),
+    ("capture", 1384),
+    ("counters", 560),
+    ("disabled", 379),
+    ("event_loop", 286),
+    ("export", 12074),
+    ("family", 3959),
+    ("http", 769),
+    ("integrations", 2141),
+    ("json", 560),
+    ("labels", 895),
+    ("markers", 4454),
+    ("model", 985),
+    ("platform", 7907),
+    ("pushing", 1890),
+    ("record", 166),
+    ("sampler", 6529),
+    ("session", 6329),
+    ("state", 2658),
+    ("stream", 5838),
+    ("symbols", 1789),
+    ("threads", 860),
+    ("types", 3438),
+    ("unwind", 2257),
+    ("util", 1092),
+    ("waiting_tasks", 823),
+];
 
 /// How far below its number a folder may be. From there on, the number must fall, too.
 const MOST_UNUSED_LINES: usize = 40;

@@ -207,8 +207,8 @@ fn read_funcs<'a>(
             is_relevant_for_js: flag("relevantForJS")?,
             resource: resource.map(|index| resources[index]),
             file,
-            line: position(row, "line")?,
-            column: position(row, "column")?,
+            line: position(row, "lineNumber")?,
+            column: position(row, "columnNumber")?,
         });
         Ok(())
     })?;

@@ -172,6 +172,7 @@ impl<'a> TableRow<'a, '_> {
 
     /// Returns the cell in a column; `None` if it is missing or null.
     pub(super) fn get(&self, name: &str) -> Option<Value<'a, '_>> {
+        debug_assert!(self.names.contains(&name), "{name} is not read");
         let column = self.names.iter().position(|known| *known == name)?;
         let (text, place) = (self.cells[column]?, self.place(column));
         Some(Value { text, place }).filter(|value| !value.is_null())

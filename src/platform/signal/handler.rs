@@ -36,7 +36,6 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler};
 use nix::unistd::getuid;
 
 use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
-use crate::platform::errno::KeptErrno;
 use crate::platform::identity::{note_process, process_number_in_handler, signals_to_block};
 use crate::platform::memory::bind_guarded_reads;
 use crate::platform::pinned_library::pin_own_library;
@@ -212,12 +211,17 @@ unsafe fn handle_signal_in_handler(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    let _errno = KeptErrno::new();
+    // SAFETY: async-signal-safe; returns the address of the calling thread's `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the thread's own `errno`.
+    let kept = unsafe { *errno };
     // SAFETY: *kernel's arguments*.
     if !unsafe { capture_in_handler(info, context) } {
         // SAFETY: *kernel's arguments*.
         unsafe { pass_on_in_handler(level, signal, info, context) };
     }
+    // SAFETY: the thread's own `errno`.
+    unsafe { *errno = kept };
 }
 
 /// Runs the capture function if the signal may be a request of the profiler. Returns true if it was

@@ -205,9 +205,9 @@ impl MarkerTypes {
 
     /// Writes the elements of `meta.markerSchema`.
     pub(crate) fn write_schemas(&self, json: &mut JsonWriter<'_>) {
-        for (_, schema) in self.schemas_as_json() {
-            json.splice(schema.as_bytes());
-        }
+        // A type that is built into the viewer has none.
+        let schemas = self.schemas_as_json().filter(|(_, text)| !text.is_empty());
+        schemas.for_each(|(_, schema)| json.splice(schema.as_bytes()));
     }
 }
 

@@ -66,6 +66,11 @@ impl Read {
                 time_ns as f64 / 1e6
             });
             thread["samples"]["time"] = times.collect();
+            // Without weights, each sample counts once.
+            if thread["samples"]["weight"].is_null() {
+                let length = index(&thread["samples"]["length"]);
+                thread["samples"]["weight"] = vec![1; length].into();
+            }
             thread["samples"] = rows(&thread["samples"], &SAMPLES);
             thread["markers"] = rows(&thread["markers"], &MARKERS);
             thread["stackTable"] = rows(&stacks, &["prefix", "frame"]);

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_getcpu;
 use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use nix::unistd::{getpid, gettid};
+use nix::unistd::getpid;
 
 use crate::platform::procfs::own_nice;
 use crate::platform::sandbox::may_make_uncommon_call;
@@ -45,9 +45,11 @@ pub(crate) fn process_number_in_handler() -> i32 {
     }
 }
 
-/// Returns the id of the calling thread. Cost: one system call.
+/// Returns the id of the calling thread. Async-signal-safe. Cost: one system call.
 pub(crate) fn current_thread_id() -> ThreadId {
-    ThreadId::from_number(gettid().as_raw())
+    // SAFETY: async-signal-safe, accesses no memory.
+    let id = unsafe { libc::syscall(libc::SYS_gettid) };
+    ThreadId::from_number(id as i32)
 }
 
 /// Returns whether the process has this thread. If a seccomp filter denies the system call, looks

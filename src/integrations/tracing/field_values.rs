@@ -209,7 +209,7 @@ struct Id {
 }
 
 impl Id {
-    /// Returns `None` if the field has another name, or the value is negative.
+    /// Returns `None` if the field has another name.
     fn of(field: &Field, value: u128) -> Option<Self> {
         let digits = match field.name() {
             TRACE_ID => 32,

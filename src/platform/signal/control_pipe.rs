@@ -26,7 +26,6 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler};
 use nix::unistd::getpid;
 
-use crate::platform::errno::KeptErrno;
 use crate::platform::identity::signals_to_block;
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::handler::{
@@ -96,9 +95,15 @@ extern "C" fn control_body_in_handler(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    let _errno = KeptErrno::new();
+    // Without a destructor, because the previous handler may jump out of this frame.
+    // SAFETY: async-signal-safe; returns the address of the calling thread's `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the thread's own `errno`.
+    let kept = unsafe { *errno };
     // SAFETY: *kernel's arguments*.
     unsafe { write_and_pass_on_in_handler(signal, info, context) };
+    // SAFETY: the thread's own `errno`.
+    unsafe { *errno = kept };
 }
 
 /// Writes the signal's request and calls the previous handler, at most once per signal.

@@ -7,7 +7,7 @@ use crate::buffer::chunks::BlockIndex;
 use crate::buffer::chunks::{Chunk, ChunkNumber};
 use crate::buffer::entries::EntryReader;
 use crate::buffer::entries::leb128;
-use crate::buffer::manager::{BufferStatistics, ChunkMemory, SAVE_FACTOR, Update};
+use crate::buffer::manager::{BufferStatistics, ChunkMemory, Update};
 use crate::types::{Generation, TimeStamp};
 use crate::util::try_vec;
 
@@ -145,13 +145,6 @@ impl BufferSnapshot {
             .iter()
             .map(|(_, committed)| *committed as u64)
             .sum()
-    }
-
-    /// Returns how much memory a save of the entries that are new may need, in bytes.
-    pub(crate) fn bytes_to_save(&self) -> usize {
-        let chunks = self.chunks.iter();
-        let new = chunks.map(|(chunk, committed)| committed.saturating_sub(self.seen.of(chunk)));
-        new.sum::<usize>().saturating_mul(SAVE_FACTOR)
     }
 
     /// Returns the number of bytes in this snapshot's chunks that the session has discarded. A

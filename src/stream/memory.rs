@@ -4,9 +4,9 @@
 //! process if an allocation fails. So the job asks for the memory before each large step, and ends
 //! with an error instead, or continues with less data (`decode/newest.rs`).
 //!
-//! It asks for four times the entries at first, as the buffer keeps that much free while it records
-//! (`buffer/manager/headroom.rs`). Tables that may grow beyond that, those of distinct stacks and
-//! texts, are asked for by their size, and small steps are covered by a margin.
+//! A step asks for the tables as if each of them doubled, and small allocations are covered by a
+//! margin. While a session records, the buffer keeps four times its entries free for a save
+//! (`buffer/manager/headroom.rs`).
 
 use std::io;
 

@@ -179,9 +179,9 @@ impl ProgressLogger {
     }
 
     /// Returns a counter of items that several threads work on.
-    pub(crate) fn counter(&self, count: usize, location: ProgressLocation) -> ProgressCounter {
+    pub(crate) fn counter(self, count: usize, location: ProgressLocation) -> ProgressCounter {
         ProgressCounter {
-            logger: self.sub_logger(0.0, 1.0, location),
+            logger: self,
             location,
             count,
             done: AtomicUsize::new(0),

@@ -45,6 +45,13 @@ impl TextTable {
         }
     }
 
+    /// Returns how much memory the table takes if it doubles.
+    pub(crate) fn growth_bytes(&self) -> usize {
+        /// The end of a text, and its place in the index.
+        const PLACE_BYTES: usize = 40;
+        2 * self.texts.joined.len() + PLACE_BYTES * self.texts.ends.len()
+    }
+
     /// Returns the text with this number, or an empty text for an unknown number.
     pub(crate) fn get(&self, index: u32) -> &str {
         self.texts.get(index as usize).unwrap_or_default()

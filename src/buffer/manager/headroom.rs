@@ -14,7 +14,7 @@ pub(crate) type MemoryProbe = fn(usize) -> bool;
 const FOR_OTHERS_BYTES: usize = 8 << 20;
 /// Memory that saving a chunk may need, as a multiple of the chunk: its decoded rows, and tables
 /// that double when they grow. Many distinct texts need the most. A save asks for as much.
-pub(crate) const SAVE_FACTOR: usize = 4;
+const SAVE_FACTOR: usize = 4;
 /// Size of the chunks that are allocated after one probe, in bytes.
 const STEP_BYTES: usize = 4 << 20;
 /// Size of the chunks that are refused after a failed probe without another one, in bytes.

@@ -6,7 +6,7 @@ mod session_chunks;
 mod update;
 
 pub(crate) use chunk_manager::ChunkManager;
-pub(crate) use headroom::{Headroom, MemoryProbe, SAVE_FACTOR, capacity_within};
+pub(crate) use headroom::{Headroom, MemoryProbe, capacity_within};
 pub(crate) use session_chunks::{
     BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, NoChunk, SessionChunks,
 };

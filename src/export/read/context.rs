@@ -158,7 +158,7 @@ impl Context {
             let number = |column| row.get(column).map(|number| number.count("a number"));
             samples.push(CounterSample {
                 time_ns: row.time_ns()?.saturating_add(self.offset_ns),
-                delta: number("count").transpose()?.unwrap_or(0.0),
+                delta: row.require("count", "a number")?.count("a number")?,
                 operations: number("number").transpose()?.map(|number| number as u64),
             });
             Ok(())

@@ -50,21 +50,24 @@ fn read_process(
         }
         None => 0,
     };
-    let process = builder.add_process(Process::default());
+    let in_profile = |time: Option<i64>| time.map(|time| time.saturating_add(offset_ns));
+    let ended_ns = in_profile(meta.optional_time_ns("shutdownTime")?);
+    let paused_ranges = read_pauses(offset_ns, profile)?;
+    let process = builder.profile.processes.len();
     let facts = (Form::Gecko, offset_ns, process);
     let mut context = Context::read(builder, facts, (profile, meta))?;
     // Only the outermost process's `meta` has the units.
     if level > 1 && builder.profile.meta.has_cpu_deltas && meta.get("sampleUnits").is_none() {
         context.cpu_unit = CpuUnit::Nanoseconds;
     }
-    builder.profile.processes[process] = Process {
+    builder.add_process(Process {
         started_ns: Some(offset_ns),
-        ended_ns: context.in_profile(meta.get("shutdownTime"))?,
-        paused_ranges: read_pauses(&context, profile)?,
+        ended_ns,
+        paused_ranges,
         pages: profile.json("pages"),
         log: profile.json("profilingLog"),
         ..Process::default()
-    };
+    });
     let threads = profile.require("threads", "an array of threads")?;
     let first = builder.profile.threads.len();
     for thread in threads.elements("an array of threads")? {
@@ -90,18 +93,22 @@ fn read_process(
     Ok(())
 }
 
-/// Reads the pauses of a process.
+/// Reads the pauses of a process that started `offset_ns` after the profile.
 pub(super) fn read_pauses(
-    context: &Context,
+    offset_ns: i64,
     part: &Object<'_, '_>,
 ) -> Result<Vec<PausedRange>, ReadError> {
     let mut pauses = Vec::new();
     let list = part.list("pausedRanges");
     for pause in list.elements("an array of paused ranges")? {
         let pause = pause.object("a paused range")?;
+        let time = |key| {
+            let time_ns = pause.optional_time_ns(key)?;
+            Ok(time_ns.map(|time_ns| time_ns.saturating_add(offset_ns)))
+        };
         pauses.push(PausedRange {
-            start_ns: context.in_profile(pause.get("startTime"))?,
-            end_ns: context.in_profile(pause.get("endTime"))?,
+            start_ns: time("startTime")?,
+            end_ns: time("endTime")?,
             reason: pause.text("reason")?.into(),
         });
     }

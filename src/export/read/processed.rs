@@ -63,7 +63,7 @@ pub(super) fn read_processed(
                 &own_tables
             }
         };
-        let process = process_of_thread(builder, &context, &thread)?;
+        let process = process_of_thread(builder, &thread)?;
         read_processed_thread(builder, &context, &thread, process, strings, tables)?;
     }
     let pids = builder.profile.processes.iter();
@@ -83,7 +83,6 @@ pub(super) fn read_processed(
 /// Returns the index of the thread's process, and adds the process if it is new.
 fn process_of_thread(
     builder: &mut ModelBuilder,
-    context: &Context,
     thread: &Object<'_, '_>,
 ) -> Result<usize, ReadError> {
     let pid = thread.get("pid").map(|pid| pid.id()).transpose()?;
@@ -98,7 +97,7 @@ fn process_of_thread(
         kind: thread.text("processType")?,
         started_ns: thread.optional_time_ns("processStartupTime")?,
         ended_ns: thread.optional_time_ns("processShutdownTime")?,
-        paused_ranges: read_pauses(context, thread)?,
+        paused_ranges: read_pauses(0, thread)?,
         ..Process::default()
     }))
 }

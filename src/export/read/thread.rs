@@ -3,7 +3,7 @@
 use crate::export::read::builder::{Strings, in_order, marker_category};
 use crate::export::read::context::Context;
 use crate::export::read::marker_fields::{MarkerReader, MarkerTimes, ReadCause};
-use crate::export::read::table::each_row;
+use crate::export::read::table::{Form, each_row};
 use crate::export::read::value::{Object, Value};
 use crate::model::{Marker, Markers, ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
 use crate::types::ReadError;
@@ -69,10 +69,14 @@ pub(super) fn read_markers<'a>(
     cause: &mut ReadCause<'_, 'a>,
 ) -> Result<Markers, ReadError> {
     let columns = &["name", "phase", "startTime", "endTime", "category", "data"];
+    let required = match context.form {
+        Form::Gecko => 5,
+        Form::Processed => 2,
+    };
     let table = thread.require("markers", "a table")?.object("a table")?;
     let mut markers = Markers::default();
     let mut reader = MarkerReader::new(&context.index_fields, context.offset_ns as f64 / 1e6);
-    each_row(context.form, &table, (columns, 2), |_, row| {
+    each_row(context.form, &table, (columns, required), |_, row| {
         let name = row.require("name", "a string index")?;
         let name = strings.id(profile, name)?;
         let times = MarkerTimes {

@@ -46,6 +46,12 @@ impl Contexts {
         number
     }
 
+    /// Returns how much memory the contexts take if their number doubles.
+    pub(super) fn growth_bytes(&self) -> usize {
+        // The list, and a hash table that is half full.
+        6 * size_of::<ContextWords>() * self.all.len()
+    }
+
     /// Returns the fields of the context with this number.
     pub(crate) fn fields(&self, source: &ProfileSource, number: u32) -> ContextFields {
         let index = (number as usize).wrapping_sub(1);
@@ -149,6 +155,11 @@ impl ContextIntervals {
             }),
         }
         self.is_open = true;
+    }
+
+    /// Returns how much memory the intervals take if their number doubles.
+    pub(super) fn growth_bytes(&self) -> usize {
+        2 * size_of_val(self.all.as_slice())
     }
 
     pub(crate) fn all(&self) -> &[ContextInterval] {

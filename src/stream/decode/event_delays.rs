@@ -32,6 +32,11 @@ impl EventProbes {
         self.0.dedup_by_key(|&mut (posted_ns, _)| posted_ns);
     }
 
+    /// Returns how much memory the probes take if their number doubles.
+    pub(super) fn growth_bytes(&self) -> usize {
+        2 * size_of_val(self.0.as_slice())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -38,6 +38,20 @@ impl MarkerIndex {
             .for_each(|(last_ns, block)| self.push(last_ns, block));
     }
 
+    /// Returns how much memory the index takes if it doubles.
+    pub(super) fn growth_bytes(&self) -> usize {
+        2 * self.encoded.bytes().len()
+    }
+
+    /// Returns how much memory [`Self::sort`] takes: the decoded markers, and a new index that
+    /// grows.
+    pub(super) fn sorting_bytes(&self) -> usize {
+        match self.is_unsorted {
+            true => self.count * size_of::<(u64, BlockIndex)>() + 2 * self.growth_bytes(),
+            false => 0,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.count
     }

@@ -17,8 +17,7 @@ pub(crate) fn decode_newest(
     progress: &ProgressLogger,
 ) -> io::Result<ProcessStreamingContext> {
     loop {
-        let decoded = check_memory(source.buffer.bytes_to_save())
-            .and_then(|()| ProcessStreamingContext::decode(source, progress))
+        let decoded = ProcessStreamingContext::decode(source, progress)
             .and_then(|process| check_memory(process.unnamed_bytes()).map(|()| process));
         match decoded {
             Err(_) if source.buffer.leave_out_older_half() => {}

@@ -209,6 +209,11 @@ impl Default for KeptRows {
 }
 
 impl SampleRows {
+    /// Returns how much memory the rows take if their number doubles.
+    pub(super) fn growth_bytes(&self) -> usize {
+        2 * (size_of_val(self.packed.as_slice()) + self.rare.bytes().len())
+    }
+
     /// Adds a sample without an event and without repeats, which counts for one tick.
     #[inline(always)]
     pub(crate) fn push_plain(&mut self, stack: u32, time_ns: u64, cpu_delta_ns: Option<u64>) {
@@ -566,6 +571,11 @@ pub(crate) struct CounterRows {
 }
 
 impl CounterRows {
+    /// Returns how much memory the rows take if their number doubles.
+    pub(super) fn growth_bytes(&self) -> usize {
+        2 * self.coded.bytes().len()
+    }
+
     pub(crate) fn push(&mut self, time_ns: u64, reading: CounterReading) {
         let (last_ns, last) = self.last;
         self.coded

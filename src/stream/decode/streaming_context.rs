@@ -191,7 +191,7 @@ impl ProcessStreamingContext {
                 let entry_bytes = block.as_ref().map_or(0, |block| block.entry.left());
                 if entry_bytes > checked_bytes {
                     checked_bytes = entry_bytes.max(STEP_BYTES);
-                    check_memory(self.unnamed_bytes() + DECODED_FACTOR * checked_bytes)?;
+                    check_memory(self.growth_bytes() + DECODED_FACTOR * checked_bytes)?;
                 }
                 checked_bytes -= entry_bytes;
                 let read = block.ok().and_then(|block| {
@@ -212,6 +212,9 @@ impl ProcessStreamingContext {
                 .push(self.entry_counts.count_of(EntryClass::Marker) > markers_before);
         }
         self.cut_ns = cut_ns;
+        let of_threads = self.threads.iter();
+        let sorting = of_threads.map(|thread| thread.markers.sorting_bytes());
+        check_memory(sorting.max().unwrap_or(0) + self.task_waits.growth_bytes())?;
         self.task_waits.sort();
         pauses.sort_by_key(|&(time_ns, _)| time_ns);
         pauses
@@ -222,6 +225,26 @@ impl ProcessStreamingContext {
             thread.probes.sort();
         });
         Ok(())
+    }
+
+    /// Returns how much memory the tables take if each of them doubles. While a table grows, its old
+    /// memory is still in use.
+    fn growth_bytes(&self) -> usize {
+        /// A number with its stack and time, in a hash table that is half full.
+        const MARKER_STACK_BYTES: usize = 96;
+        let of_threads = self.threads.iter().map(|thread| {
+            thread.samples.growth_bytes()
+                + thread.markers.growth_bytes()
+                + thread.probes.growth_bytes()
+                + thread.contexts.growth_bytes()
+        });
+        let of_counters = self.counters.iter().map(|(_, rows)| rows.growth_bytes());
+        of_threads.chain(of_counters).sum::<usize>()
+            + self.unnamed_bytes()
+            + self.label_texts.growth_bytes()
+            + self.contexts.growth_bytes()
+            + self.task_waits.growth_bytes()
+            + MARKER_STACK_BYTES * self.marker_stacks.len()
     }
 
     /// Returns how much memory the profile's tables of frames and stacks take if its addresses stay

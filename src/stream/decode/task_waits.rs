@@ -65,6 +65,11 @@ impl TaskWaits {
         self.entries.sort_by_key(|entry| entry.time_ns);
     }
 
+    /// Returns how much memory the entries take if their number doubles, or while they are sorted.
+    pub(super) fn growth_bytes(&self) -> usize {
+        2 * size_of_val(self.entries.as_slice())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

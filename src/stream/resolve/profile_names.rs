@@ -84,6 +84,7 @@ impl ProfileNames {
             cache.take_known(&modules, generated, symbolicate, &mut addresses, &mut known);
         });
         let count = addresses.len() + in_replaced.values().map(Vec::len).sum::<usize>();
+        let progress = progress.sub_logger(0.0, 1.0, ProgressLocation::Names);
         let progress = Arc::new(progress.counter(count, ProgressLocation::Names));
         let mut now = service.resolve_with_progress(addresses.clone(), &progress);
         let incomplete = service.take_incomplete();

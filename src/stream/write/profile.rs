@@ -29,6 +29,8 @@ use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
 const ENTRIES_END: f32 = 0.15;
+const OVERHEADS_BEGIN: f32 = 0.16;
+const COUNTERS_BEGIN: f32 = 0.17;
 const NAMES_END: f32 = 0.50;
 const THREADS_END: f32 = 0.96;
 const CHILD_PROFILES_END: f32 = 0.99;
@@ -88,7 +90,10 @@ pub(crate) fn stream_gecko_json(
         );
         json.key("pages")
             .array(|json| write_pages(json, &source.pages));
+        // A parent gives up a child that shows no progress for a second.
+        progress.set_local_progress(OVERHEADS_BEGIN, ProgressLocation::Meta);
         process.overheads.write(json.key("profilerOverhead"));
+        progress.set_local_progress(COUNTERS_BEGIN, ProgressLocation::Meta);
         write_counters(json.key("counters"), source, &process);
         let columns = &["id", "filename", "startLine", "startColumn", "sourceMapURL"];
         write_table(json.key("sources"), columns, |_| {});
@@ -193,7 +198,7 @@ fn name_frames(
     json.flush_buffer();
     let progress = options
         .progress
-        .sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
+        .sub_logger(COUNTERS_BEGIN, NAMES_END, ProgressLocation::Names);
     if options.names.symbolicate == Symbolicate::No || json.failed() {
         NamedStacks::without_names(source, process, 0)
     } else if has_memory {

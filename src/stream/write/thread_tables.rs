@@ -20,9 +20,9 @@ const MARKER_STEP_BYTES: usize = 256 << 10;
 /// Memory of new texts, as a multiple of the markers' size: in a typed payload, many may be short.
 const MARKER_FACTOR: usize = 16;
 /// Number of intervals of contexts that are written between two checks of the memory, and the
-/// memory that their fields may take, in bytes.
+/// memory that the fields of one may take, in bytes.
 const CONTEXT_STEP: usize = 4096;
-const CONTEXT_STEP_BYTES: usize = CONTEXT_STEP * 6 * 96;
+const CONTEXT_BYTES: usize = 6 * 96;
 
 /// Fails the job if the memory does not suffice for more texts.
 fn check_texts(json: &mut JsonWriter<'_>, thread: &ResolvedThread<'_>, more_bytes: usize) {
@@ -90,7 +90,8 @@ pub(crate) fn write_thread<'a>(
             let rows = progress.sub_logger(SAMPLES_END, 1.0, ProgressLocation::Markers);
             json.key("data").array(|json| {
                 let count = context.markers.len();
-                let mut unchecked_bytes = 0;
+                // The first marker asks, too.
+                let mut unchecked_bytes = MARKER_STEP_BYTES;
                 for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers)
                 {
                     let entry = source.buffer.entry_at(block);
@@ -111,7 +112,7 @@ pub(crate) fn write_thread<'a>(
                     }
                 }
                 for intervals in context.contexts.all().chunks(CONTEXT_STEP) {
-                    check_texts(json, &thread, CONTEXT_STEP_BYTES);
+                    check_texts(json, &thread, intervals.len() * CONTEXT_BYTES);
                     if json.failed() {
                         return;
                     }

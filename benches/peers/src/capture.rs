@@ -116,7 +116,7 @@ fn run_ours(arm: &str, threads: usize, first: fn(), span: Duration) -> Fallible<
         format!("{arm}_{threads}"): sums.cpu_ns / cpu_ns,
         format!("{arm}_by_count_{threads}"): by_count,
         format!("{arm}_sampler_{threads}"): counts.get("sampler_cpu_ns") * 100.0 / session_ns,
-        "also": counts.also(&["ticks", "missed_ticks", "unanswered_ticks", "dropped_samples"]),
+        "also": counts.also(&format!("{arm}_{threads}"), &["ticks", "missed_ticks", "unanswered_ticks", "dropped_samples"]),
     }))
 }
 

@@ -12,7 +12,7 @@
 use gekkota::unregister_thread;
 
 use crate::prelude::*;
-use crate::turns::{Arm, Turns, settled_session};
+use crate::turns::{Arm, SETTLING, Turns, settled_session};
 
 const THREADS_PER_BATCH: usize = 2000;
 
@@ -50,6 +50,9 @@ fn run(arguments: &Arguments) -> Fallible<Value> {
 /// Runs a batch, and returns the median of the microseconds that each thread took.
 fn batch(registers: bool, in_session: bool) -> Fallible<f64> {
     let session = in_session.then(settled_session).transpose()?;
+    if session.is_none() {
+        std::thread::sleep(SETTLING);
+    }
     let mut microseconds = Vec::with_capacity(THREADS_PER_BATCH);
     for _ in 0..THREADS_PER_BATCH {
         let start = Instant::now();

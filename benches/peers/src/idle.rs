@@ -62,7 +62,7 @@ fn run_ours(arm: &str, first: fn(), span: Duration) -> Fallible<Value> {
         arm: counts.get("sampler_cpu_ns") * 100.0 / (after - before) as f64,
         format!("{arm}_start_ms"): counts_before.get("sampler_cpu_ns") / 1e6,
         format!("{arm}_disturbed"): disturbed()? - disturbed_before,
-        "also": counts.also(&["ticks", "missed_ticks", "captured_samples", "remote_samples"]),
+        "also": counts.also(arm, &["ticks", "missed_ticks", "captured_samples", "remote_samples"]),
     }))
 }
 

@@ -111,11 +111,11 @@ impl Counts {
         )
     }
 
-    /// Returns some of the counters, as figures in addition to those of the arms.
-    pub(crate) fn also(&self, names: &[&str]) -> Value {
+    /// Returns some of the counters of an arm, as figures in addition to those of the arms.
+    pub(crate) fn also(&self, arm: &str, names: &[&str]) -> Value {
         let counts = names
             .iter()
-            .map(|name| ((*name).to_owned(), self.get(name).into()));
+            .map(|name| (format!("{arm}_{name}"), self.get(name).into()));
         Value::Object(counts.collect())
     }
 }

@@ -114,13 +114,16 @@ fn run_ours(arm: &str, count: usize, first: fn()) -> Fallible<Value> {
     }
     let cpu_ns = lives.cpu_ns as f64;
     let counts = Counts::of(&profile);
-    let mut also = counts.also(&[
-        "ticks",
-        "missed_ticks",
-        "unsampled_threads",
-        "sampler_cpu_ns",
-    ]);
-    also["sampled_threads"] = json!(sampled);
+    let mut also = counts.also(
+        arm,
+        &[
+            "ticks",
+            "missed_ticks",
+            "unsampled_threads",
+            "sampler_cpu_ns",
+        ],
+    );
+    also[format!("{arm}_sampled_threads")] = json!(sampled);
     Ok(json!({
         arm: sums.all_ns / cpu_ns,
         format!("{arm}_by_count"): ran as f64 * INTERVAL.as_nanos() as f64 / cpu_ns,

@@ -17,7 +17,7 @@ use crate::prelude::*;
 use nix::sys::prctl::set_thp_disable;
 
 use crate::raw_threads::fork_and_wait;
-use crate::turns::settled_session;
+use crate::turns::{SETTLING, settled_session};
 
 const PROGRAM: &str = "/bin/true";
 const TOUCHED_BYTES: usize = 200 << 20;
@@ -51,6 +51,9 @@ fn run(arguments: &Arguments) -> Fallible<Value> {
             let session = (with && arm == "ours").then(settled_session).transpose()?;
             let start_pprof = || pprof_rs::start(INTERVAL);
             let guard = (with && arm != "ours").then(start_pprof).transpose()?;
+            if session.is_none() {
+                std::thread::sleep(SETTLING);
+            }
             spawns.time(with, SPAWNS_PER_BATCH, spawn_and_wait)?;
             forks.time(with, FORKS_PER_BATCH, || Ok(fork_and_wait(|| ())?))?;
             drop((session, guard));

@@ -41,10 +41,13 @@ impl Turns {
     }
 }
 
+/// Time before a batch, with and without a session: long enough for a session to sample.
+pub(crate) const SETTLING: Duration = Duration::from_millis(10);
+
 /// Starts a session at 1,000 Hz, and waits until it samples.
 pub(crate) fn settled_session() -> Fallible<ProfilerSession> {
     let session = ProfilerSession::start(StartParams::default().interval(INTERVAL))?;
-    std::thread::sleep(Duration::from_millis(10));
+    std::thread::sleep(SETTLING);
     Ok(session)
 }
 

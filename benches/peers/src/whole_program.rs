@@ -1,4 +1,4 @@
-//! `whole_program`: CPU time (user and system) and wall time of a program that parses Rust files for
+//! `whole_program`: CPU time (user and system) of a program that parses Rust files for
 //! about 2 s, from its start to its end, as `time` shows them: with and without a profiler.
 //!
 //! The program is the package `parser`, built once without a profiler, once with gekkota and once

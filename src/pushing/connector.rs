@@ -13,6 +13,15 @@ use crate::pushing::progress::Progress;
 use crate::pushing::target::Target;
 use crate::pushing::transport::Transport;
 
+/// Tells the sender to end when it is dropped. After a panic, no answer would arrive.
+struct EndOfConnector<'a>(&'a Sender<Job>);
+
+impl Drop for EndOfConnector<'_> {
+    fn drop(&mut self) {
+        self.0.send(Job::End(Instant::now()));
+    }
+}
+
 pub(super) struct Connector {
     pub(super) target: Target,
     pub(super) transport: Transport,
@@ -22,6 +31,7 @@ pub(super) struct Connector {
 impl Connector {
     /// Sends the profiles that it gets, and reports each answer, until the sender has ended.
     pub(super) fn run(mut self, items: &Receiver<Item>, jobs: &Sender<Job>) {
+        let _end = EndOfConnector(jobs);
         while let Some(item) = items.receive() {
             jobs.send(Job::Answered(self.send(&item)));
         }

@@ -31,7 +31,7 @@ use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 /// whose lock the caller may hold.
 const MAX_UNTIL_OPEN: Duration = Duration::from_secs(2);
 /// Maximum time for the last profile to be written and sent.
-const MAX_UNTIL_SENT: Duration = Duration::from_millis(500);
+const MAX_UNTIL_SENT: Duration = Duration::from_millis(400);
 /// Maximum time that [`RunningPush::stop`] waits for the threads.
 const MAX_UNTIL_ENDED: Duration = Duration::from_millis(900);
 /// The id of the callback for the end of a session: "gekkota" and a number.

@@ -18,8 +18,10 @@ fn server_answers_until_the_profiler_ends() {
         let before = Holdings::now();
         let profiler = AutoProfilerInit::new();
         let port = port_of_server();
-        let descriptors = Holdings::now().descriptors;
-        assert_eq!(descriptors, before.descriptors, "it has a table of its own");
+        // A thread that begins reads its own status for a moment.
+        wait_until("it has a table of its own", || {
+            Holdings::now().descriptors == before.descriptors
+        });
         let index = get(port, "/debug/pprof/");
         assert_eq!(index.status, 200, "{index:?}");
         assert_eq!(

@@ -10,6 +10,7 @@ mod busy;
 pub mod controlled;
 pub mod coroutine;
 pub mod counters;
+mod folder;
 mod isolated;
 pub mod left_behind;
 pub mod moving_task;
@@ -28,6 +29,7 @@ use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgid, setuid};
 use serde_json::Value;
 
 pub use busy::{BUSY, Busy};
+pub use folder::Folder;
 pub use isolated::{isolated, isolated_with, libtest_name};
 
 /// A profile in Gecko's JSON, with functions that look things up in it.

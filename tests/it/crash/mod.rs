@@ -7,45 +7,12 @@ mod files;
 mod kills;
 mod roles;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gekkota::Profile;
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 
-use crate::common::Read;
-
-/// A new folder, removed with its files when this is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("gekkota-crash-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).expect("a new folder");
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// Returns the names of the files, sorted.
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("the folder").flatten();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::common::{Folder, Read};
 
 /// Rescues a file, and reads the profile, which has no function names.
 #[track_caller]

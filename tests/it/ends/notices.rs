@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::roles::{End, NOT_MAIN, ONE_THREAD, command, command_of, get_ready, run};
-use crate::common::isolated;
+use crate::common::{Folder, isolated};
 
 pub(super) const ENDS: &[(&str, End)] = &[
     ("unbound guard", |profiler| {
@@ -78,7 +78,8 @@ fn profile_that_somebody_takes_from_the_running_program_is_not_called_lost() {
         for end in ["return", "exit", "return without the guard's drop"] {
             let notices = notices_of(end, &[STARTED, dumps]);
             assert_eq!(count(&notices, "lost"), 0, "{notices:?}");
-            let file = std::env::temp_dir().join("gekkota-notices-%p");
+            let folder = Folder::new("notices");
+            let file = folder.path("%p");
             let crash_file = ("MOZ_PROFILER_CRASH_FILE", file.to_str().expect("UTF-8"));
             let notices = notices_of(end, &[STARTED, crash_file]);
             assert_eq!(count(&notices, "lost"), 0, "{notices:?}");

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::common::{Read, isolated};
 use crate::saving::{
     Folder, STRANGER, assert_is_profile, give_to, is_root, link_to_descriptor, make_fifo, set_mode,
-    start,
+    start, sticky_folder,
 };
 use gekkota::{SaveError, profiler_save_profile_to_file};
 
@@ -50,7 +50,7 @@ fn strangers_link_in_a_sticky_folder_is_refused() {
             return;
         }
         let _session = start();
-        let (sticky, home) = (Folder::sticky("sticky"), Folder::new("home"));
+        let (sticky, home) = (sticky_folder("sticky"), Folder::new("home"));
         let (link, victim) = (sticky.path("p.json"), home.path("victim"));
         symlink(&victim, &link).expect("a link");
         give_to(&link, STRANGER);
@@ -67,7 +67,7 @@ fn own_link_to_a_strangers_link_is_refused() {
             return;
         }
         let _session = start();
-        let (sticky, home) = (Folder::sticky("sticky"), Folder::new("home"));
+        let (sticky, home) = (sticky_folder("sticky"), Folder::new("home"));
         let (planted, victim) = (sticky.path("planted"), home.path("victim"));
         symlink(&victim, &planted).expect("a link");
         give_to(&planted, STRANGER);
@@ -82,7 +82,7 @@ fn own_link_to_a_strangers_link_is_refused() {
 fn own_link_in_a_sticky_folder_is_followed() {
     isolated(|| {
         let _session = start();
-        let (sticky, home) = (Folder::sticky("sticky"), Folder::new("home"));
+        let (sticky, home) = (sticky_folder("sticky"), Folder::new("home"));
         let (link, target) = (sticky.path("p.json"), home.path("target.json"));
         symlink(&target, &link).expect("a link");
         assert_followed(&link, &target);
@@ -100,7 +100,7 @@ fn link_of_the_sticky_folders_owner_is_followed() {
             return;
         }
         let _session = start();
-        let (sticky, home) = (Folder::sticky("sticky"), Folder::new("home"));
+        let (sticky, home) = (sticky_folder("sticky"), Folder::new("home"));
         let (link, target) = (sticky.path("p.json"), home.path("target.json"));
         symlink(&target, &link).expect("a link");
         give_to(&link, STRANGER);
@@ -161,7 +161,7 @@ fn strangers_pipe_in_a_sticky_folder_is_refused() {
             return;
         }
         let _session = start();
-        let (sticky, home) = (Folder::sticky("sticky"), Folder::new("home"));
+        let (sticky, home) = (sticky_folder("sticky"), Folder::new("home"));
         let fifo = sticky.path("p.json");
         make_fifo(&fifo);
         give_to(&fifo, STRANGER);
@@ -177,7 +177,7 @@ fn strangers_pipe_in_a_sticky_folder_is_refused() {
 fn own_pipe_in_a_sticky_folder_is_written() {
     isolated(|| {
         let _session = start();
-        let sticky = Folder::sticky("sticky");
+        let sticky = sticky_folder("sticky");
         let fifo = sticky.path("p.json");
         make_fifo(&fifo);
         let reader = {

@@ -11,10 +11,10 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::Read;
+use crate::common::{Folder, Read};
 use gekkota::{ProfilerSession, StartParams};
 
 /// A user and group other than the superuser and other than [`crate::common::become_nobody`]'s.
@@ -22,43 +22,11 @@ const STRANGER: u32 = 12345;
 
 const ROLE: &str = "GEKKOTA_TEST_ROLE";
 
-/// A new folder, removed with its files when this is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("gekkota-saving-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).expect("a new folder");
-        Self(folder)
-    }
-
-    /// Creates a folder where each user may create files, and remove only their own, as in `/tmp`.
-    fn sticky(name: &str) -> Self {
-        let folder = Self::new(name);
-        set_mode(&folder.0, 0o1777);
-        folder
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// Returns the names of the files, sorted.
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("the folder").flatten();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Creates a folder where each user may create files, and remove only their own, as in `/tmp`.
+fn sticky_folder(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    set_mode(&folder.0, 0o1777);
+    folder
 }
 
 fn set_mode(path: &Path, mode: u32) {

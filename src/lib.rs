@@ -60,7 +60,7 @@
 //! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`]; in a constant: [`label::Label`] |
 //! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labeled_future`] |
 //! | Tell which request each sample belongs to | [`context`] |
-//! | Put an event on the timeline | [`marker!`]; with a category, a time or a stack: [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
+//! | Put an event on the timeline, with a text or fields | [`marker!`]; with a category, a time or a stack: [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
 //! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
 //! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
 //! | Use Gecko's marker types, or link the markers of one flow | [`marker`](mod@marker), [`FlowId`] |
@@ -528,6 +528,7 @@ pub mod __private {
         TaskWait, records_flows, records_markers_of_current_thread, register_polling_thread,
         start_early, would_record,
     };
+    pub use crate::markers::{FieldNames, FieldValue, Fields};
     pub use crate::types::{CategoryDefinition, place_among};
     pub use crate::util::ShortText;
     pub use crate::{__gecko_profiler_label as gecko_profiler_label, auto_profiler_label};

@@ -349,7 +349,7 @@ macro_rules! auto_profiler_marker_text {
     };
 }
 
-/// Adds a marker, in the simplest form: with a name, or with a name and a text.
+/// Adds a marker, in the simplest form: with a name, and with a text or fields.
 ///
 /// ```
 /// # let (path, done, all) = (std::path::Path::new("a.png"), 3, 7);
@@ -357,22 +357,31 @@ macro_rules! auto_profiler_marker_text {
 /// gekkota::marker!("opened", path.display());
 /// gekkota::marker!("progress", "{done} of {all}");
 /// gekkota::marker!("progress", "{} of {}", done, all);
+/// gekkota::marker!("answered", status = 200, route = "/cart");
 /// ```
 ///
-/// | Form | Text |
+/// | Form | Data |
 /// |---|---|
 /// | `marker!(name)` | none |
-/// | `marker!(name, text)` | any value that implements [`Display`](std::fmt::Display) |
-/// | `marker!(name, "format", …)` | as for [`format!`] |
+/// | `marker!(name, text)` | a text: any value that implements [`Display`](std::fmt::Display) |
+/// | `marker!(name, "format", …)` | a text, as for [`format!`] |
+/// | `marker!(name, field = value, …)` | one to eight typed fields |
+///
+/// A field is a number, a `bool`, a string, a [`Duration`](std::time::Duration), a
+/// [`FlowId`](crate::FlowId), a [`ProcessId`](crate::types::ProcessId), a
+/// [`ThreadId`](crate::types::ThreadId), or an `Option` of one. A marker with fields has a type of
+/// the same name, so its name is a constant. [`marker_type!`](crate::marker_type) also chooses
+/// labels, formats and graphs.
 ///
 /// The name is a `&str`. The marker has the current time and Gecko's category “Other”, and goes to
 /// the calling thread. The text is cut to at most 512 bytes, at a character boundary.
 /// [`add_text_marker`](crate::add_text_marker) has no such limit, and takes a category, a time and
 /// a stack. [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text) covers a scope.
 ///
-/// Name and text are evaluated only if the marker is recorded, and formatting allocates nothing.
-/// Cost: that of [`add_text_marker`](crate::add_text_marker) and the formatting; one relaxed load
-/// while the profiler is inactive.
+/// Name, text and fields are evaluated only if the marker is recorded. Formatting allocates
+/// nothing; a field that is a `&str` is copied into a `String`. Cost: that of
+/// [`add_text_marker`](crate::add_text_marker) and the formatting, or of
+/// [`add_marker`](crate::add_marker); one relaxed load while the profiler is inactive.
 #[doc(alias = "PROFILER_MARKER_UNTYPED")]
 #[doc(alias = "PROFILER_MARKER_TEXT")]
 #[doc(alias = "PROFILER_MARKER_FMT")]
@@ -384,6 +393,24 @@ macro_rules! marker {
                 $name,
                 $crate::gecko_profiler_category!(Other),
                 ::core::default::Default::default(),
+            );
+        }
+    };
+    ($name:expr, $($field:ident = $value:expr),+ $(,)?) => {
+        if $crate::__private::records_markers_of_current_thread() {
+            struct Names;
+
+            impl $crate::__private::FieldNames for Names {
+                const TYPE: &'static str = $name;
+                const FIELDS: &'static [&'static str] = &[$(::core::stringify!($field)),+];
+            }
+
+            let values = ($($crate::__private::FieldValue::keep($value),)+);
+            $crate::add_marker(
+                $name,
+                $crate::gecko_profiler_category!(Other),
+                ::core::default::Default::default(),
+                $crate::__private::Fields::<Names, _>::new(values),
             );
         }
     };

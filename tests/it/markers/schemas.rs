@@ -241,3 +241,51 @@ fn application_types_cannot_break_viewer() {
         hosts::check_application_types(&hosts::record_application_types());
     });
 }
+
+#[test]
+fn marker_in_one_line_has_typed_fields() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        gekkota::register_thread("one line");
+        let route = String::from("/cart");
+        gekkota::marker!(
+            "answered",
+            status = 200_u16,
+            route = &route,
+            load = 0.5,
+            cached = true,
+            took = Duration::from_micros(1500),
+            user = None::<u64>,
+            note = Some("late"),
+        );
+        gekkota::marker!("answered", bytes = 7);
+        gekkota::unregister_thread();
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        let expected = [
+            json!({
+                "type": "answered", "status": 200, "route": "/cart", "load": 0.5,
+                "cached": "true", "took": 1.5, "note": "late",
+            }),
+            json!({ "type": "answered", "bytes": 7 }),
+        ];
+        let expected = expected.map(|data| ("answered".to_owned(), data));
+        assert_eq!(payloads(&read, "one line"), expected);
+        let schema = schemas(&read)["answered"];
+        let fields: Vec<_> = schema["data"].as_array().expect("fields").iter().collect();
+        let formats: Vec<_> = fields
+            .iter()
+            .map(|field| (&field["key"], &field["format"]))
+            .collect();
+        let expected = json!([
+            ["status", "integer"],
+            ["route", "string"],
+            ["load", "decimal"],
+            ["cached", "string"],
+            ["took", "duration"],
+            ["user", "integer"],
+            ["note", "string"],
+            ["bytes", "integer"],
+        ]);
+        assert_eq!(json!(formats), expected);
+    });
+}

@@ -176,14 +176,15 @@ fn lazily(records: bool) {
         once(10),
         all = once(11)
     );
-    assert_eq!(evaluated.take(), if records { 11 } else { 0 });
+    marker!("lazy fields", number = once(12), text = "text");
+    assert_eq!(evaluated.take(), if records { 12 } else { 0 });
     assert!(!profiler_feature_active(Features::FLOWS));
     profiler_marker_flow_only!(
         "flow",
         OTHER,
         options,
         types::FlowMarker {
-            flow: FlowId::from(once(12))
+            flow: FlowId::from(once(13))
         }
     );
     assert_eq!(evaluated.get(), 0, "evaluated without the feature");

@@ -5,6 +5,10 @@
 //! thread that never sleeps, or hardly ever, needs no event. A signal on each tick finds it just as
 //! well, and costs it less.
 //!
+//! A thread that sleeps very often gets no event either. The kernel stops the event's timer at each
+//! sleep and starts it after each, which takes up to 10 µs in a virtual machine: two threads that
+//! only hand a byte to each other would need four times as long.
+//!
 //! Periods are random, so that a thread that works in steps is not found in the same part of each step.
 
 use std::sync::Arc;
@@ -25,6 +29,12 @@ const TICKS_WITHOUT_SLEEP: u32 = 64;
 const MAX_TICKS_BETWEEN_LOOKS: u32 = 15;
 /// Maximum number of ticks until a look if a thread that sleeps could have no event.
 const TICKS_WITHOUT_EVENT: u32 = 3;
+/// Minimum CPU time between two sleeps, on average, for which a thread gets an event, and for which
+/// it keeps it.
+const STEP_FOR_EVENT_NS: u64 = 200_000;
+const STEP_WITH_EVENT_NS: u64 = 150_000;
+/// Minimum number of sleeps from which the average is taken as it is.
+const SLEEPS_OF_AVERAGE: u64 = 8;
 /// Captures before the next period is drawn, at a moment at which little is lost, and at any moment.
 const CAPTURES_OF_PERIOD: [u64; 2] = [8, 32];
 /// CPU time without a capture after which the event counts as silent, in periods.
@@ -43,8 +53,8 @@ enum Event {
 /// How often a thread has slept: it may also be absent because it waits for a processor.
 #[derive(Debug, Default)]
 struct SeenSleeps {
-    /// At the last look; `None` before the first one.
-    count: Option<u64>,
+    /// The number of sleeps and the thread's CPU clock at the last look; `None` before the first one.
+    last: Option<(u64, u64)>,
     /// Ticks until the next look.
     ticks_left: u32,
     /// Ticks between the last two looks.
@@ -161,21 +171,32 @@ impl OwnSamples {
         is_time
     }
 
-    /// Returns whether the thread has slept since the last look; `None` if this is the first one. `count`
-    /// is how often it has slept so far, or `None` if the system does not tell.
-    pub(crate) fn look_at_sleeps(&mut self, count: Option<u64>) -> Option<bool> {
+    /// Returns whether the thread has slept since the last look, and worked for long enough between its
+    /// sleeps that an event is worth its cost; `None` if this is the first look. `count` is how often it
+    /// has slept so far, or `None` if the system does not tell. Its CPU clock reads `cpu_ns`.
+    pub(crate) fn look_at_sleeps(&mut self, count: Option<u64>, cpu_ns: u64) -> Option<bool> {
+        let has_event = self.has_event();
         let sleeps = &mut self.sleeps;
-        let has_slept = match count {
-            None => Some(true),
-            Some(count) => (sleeps.count.replace(count)).map(|before| before != count),
+        let before = count.and_then(|count| sleeps.last.replace((count, cpu_ns)));
+        let more_ticks = (2 * sleeps.ticks + 1).min(MAX_TICKS_BETWEEN_LOOKS);
+        let (is_worth_event, ticks) = match (count, before) {
+            (None, _) => (Some(true), TICKS_WITHOUT_SLEEP),
+            (_, None) => (None, 0),
+            (Some(count), Some((before, _))) if count == before => (Some(false), more_ticks),
+            (Some(count), Some((before, before_ns))) => {
+                let number = count.saturating_sub(before).max(1);
+                let step_ns = cpu_ns.saturating_sub(before_ns) / number;
+                let is_average = number >= SLEEPS_OF_AVERAGE;
+                let is_long = match has_event {
+                    true => step_ns >= STEP_WITH_EVENT_NS || !is_average,
+                    false => step_ns >= STEP_FOR_EVENT_NS,
+                };
+                let is_clear = is_long || is_average;
+                (Some(is_long), if is_clear { TICKS_WITHOUT_SLEEP } else { more_ticks })
+            }
         };
-        sleeps.ticks = match has_slept {
-            None => 0,
-            Some(true) => TICKS_WITHOUT_SLEEP,
-            Some(false) => (2 * sleeps.ticks + 1).min(MAX_TICKS_BETWEEN_LOOKS),
-        };
-        sleeps.ticks_left = sleeps.ticks;
-        has_slept
+        (sleeps.ticks, sleeps.ticks_left) = (ticks, ticks);
+        is_worth_event
     }
 
     /// Starts the event, unless there is one. The thread's clock reads `cpu_ns`. Returns false if the
@@ -354,7 +375,8 @@ mod tests {
         let mut looks = Vec::new();
         for tick in 0..ticks {
             if own.is_time_to_look() {
-                looks.push((tick, own.look_at_sleeps(count(tick))));
+                let cpu_ns = u64::from(tick) * 400_000;
+                looks.push((tick, own.look_at_sleeps(count(tick), cpu_ns)));
             }
         }
         looks
@@ -377,6 +399,20 @@ mod tests {
         // It has slept since then.
         assert_eq!(looks(own, 60, |_| Some(6)), [(3, Some(true))]);
         assert_eq!(looks(own, 9, |_| Some(6)), [(8, no)]);
+    }
+
+    #[test]
+    fn thread_that_sleeps_often_is_not_worth_an_event() {
+        let (yes, no) = (Some(true), Some(false));
+        let sleeps_a_tick = |number: u32| {
+            let count = |tick| Some(u64::from(tick * number));
+            looks(&mut OwnSamples::new(1), 140, count)
+        };
+        // Steps of 400, 200 and 100 µs on average.
+        assert_eq!(sleeps_a_tick(1), [(0, None), (1, yes), (66, yes), (131, yes)]);
+        assert_eq!(sleeps_a_tick(2), [(0, None), (1, yes), (66, yes), (131, yes)]);
+        let expected = [(0, None), (1, no), (3, no), (68, no), (133, no)];
+        assert_eq!(sleeps_a_tick(4), expected);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl ThreadSampler {
         let needs_event = self.own.needs_event(ran);
         if self.own.has_event() {
             if needs_event == Some(false)
-                || self.has_slept(context) == Some(false)
+                || self.is_worth_event(cpu_ns, context) == Some(false)
                 || self.is_strict(context)
             {
                 self.own.end_event();
@@ -108,7 +108,7 @@ impl ThreadSampler {
             && context.may_request();
         let used_ns = cpu_ns.saturating_sub(self.began_cpu_ns);
         let is_worthwhile = needs_event == Some(true) && used_ns >= interval_ns / 4;
-        if !(is_possible && is_worthwhile && self.has_slept(context) == Some(true)) {
+        if !(is_possible && is_worthwhile && self.is_worth_event(cpu_ns, context) == Some(true)) {
             return false;
         }
         let has_event = self.own.may_have_slots(context.session)
@@ -120,16 +120,16 @@ impl ThreadSampler {
         has_event
     }
 
-    /// Returns whether the thread has slept since the last look: see [`OwnSamples::look_at_sleeps`]. A thread
+    /// Returns whether the thread sleeps, but not too often: see [`OwnSamples::look_at_sleeps`]. A thread
     /// may also be absent because it waits for a processor.
     ///
     /// [`OwnSamples::look_at_sleeps`]: crate::sampler::thread::own_samples::OwnSamples::look_at_sleeps
-    fn has_slept(&mut self, context: &TickContext<'_>) -> Option<bool> {
+    fn is_worth_event(&mut self, cpu_ns: u64, context: &TickContext<'_>) -> Option<bool> {
         if !self.own.is_time_to_look() {
             return None;
         }
         let sleeps = self.ask_status(context);
-        self.own.look_at_sleeps(sleeps)
+        self.own.look_at_sleeps(sleeps, cpu_ns)
     }
 
     pub(crate) fn end_event(&mut self) {

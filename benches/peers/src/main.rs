@@ -28,6 +28,7 @@ mod deep;
 mod first_name;
 mod formats;
 mod gecko_coding;
+mod hand_over;
 mod handshake;
 mod heap;
 mod hour;
@@ -117,6 +118,7 @@ const MEASUREMENTS: &[&Measurement] = &[
     &idle::MEASUREMENT,
     &oversubscribed::MEASUREMENT,
     &slowdown::MEASUREMENT,
+    &hand_over::MEASUREMENT,
     &unregistered::MEASUREMENT,
     &wide::MEASUREMENT,
     &short_threads::MEASUREMENT,

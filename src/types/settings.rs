@@ -149,8 +149,10 @@ impl StartParams {
     /// at a random moment of each interval, so that it is not in step with the program.
     ///
     /// A thread that sleeps now and then is sampled on its own CPU time while it runs, with random
-    /// periods of this length on average, by an event of its CPU clock (`perf_event_open`). Where the
-    /// kernel does not allow such events, as in most containers, signals find the threads that run.
+    /// periods of this length on average, by an event of its CPU clock (`perf_event_open`). Signals
+    /// find the other threads that run: those that never sleep, those that sleep after each few
+    /// microseconds, which an event would slow down, and all of them where the kernel does not allow
+    /// such events, as in most containers.
     /// `meta.samplingEngine` of the profile is “task clock” or “signals”.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {

@@ -1,4 +1,5 @@
-//! Where the time of a slow request went, as a program reads it.
+//! What a program can read of a profile and of a running session: explanations of slow requests,
+//! summaries of threads, and the state of the buffer.
 
 use std::fmt;
 use std::time::Duration;
@@ -274,4 +275,117 @@ impl fmt::Display for Explanation {
         }
         Ok(())
     }
+}
+
+/// A summary of one thread's samples in a profile.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ThreadSummary {
+    /// The name under which the thread was registered; `GeckoMain` for the main thread.
+    pub name: String,
+    /// Number of the thread's samples in the profile, including the samples left out while it
+    /// waited.
+    pub samples: usize,
+    /// Time that the samples represent: their number times the interval.
+    pub sampled: Duration,
+    /// CPU time of the thread in the samples; zero without the feature `cpu`.
+    pub cpu: Duration,
+    /// Time in which the thread could have run and had no processor. `None` without the feature
+    /// `contextswitches`, if the thread has no such marker, or if the kernel does not report it.
+    pub waited_for_processor: Option<Duration>,
+    /// How often the thread left its processor to wait for something. `None` without the feature
+    /// `contextswitches`, or if the thread has no such marker.
+    pub voluntary_switches: Option<u64>,
+    /// How often the kernel took the processor from the thread; `None` likewise.
+    pub involuntary_switches: Option<u64>,
+    /// Number of samples whose stack could not be unwound to its root.
+    pub truncated_samples: usize,
+    /// The functions in the thread's stacks, by self time, the greatest first.
+    pub functions: Vec<HotFunction>,
+    /// The script functions in the thread's stacks, by self time, the greatest first.
+    ///
+    /// The self time of a script function is the CPU time while it was the innermost script frame.
+    /// So it includes the work of the interpreter for this function. A sample whose innermost
+    /// script frames did not fit into the copy of the stack counts towards the self time of no
+    /// function.
+    pub script_functions: Vec<HotFunction>,
+}
+
+/// The time that a thread spent in one function.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct HotFunction {
+    /// The function's name, or its address if the name is unknown; `(ran between samples)` for CPU
+    /// time at a moment when no sample found the thread running.
+    ///
+    /// Script functions are named as in the viewer, with the location where they begin:
+    /// `name (file:line:column)`.
+    pub name: String,
+    /// File name of the library or executable that contains the function, if the function's name is
+    /// known. `None` for a script function.
+    pub library: Option<String>,
+    /// CPU time while the function was the innermost one, including functions inlined into it.
+    /// Without the feature `cpu`, one interval per sample.
+    pub self_time: Duration,
+    /// CPU time while the function was anywhere in the stack, counted once per sample.
+    pub total_time: Duration,
+    /// Number of samples in which the function, or a function inlined into it, was the innermost
+    /// one.
+    pub self_samples: usize,
+    /// Number of samples in which the function was anywhere in the stack.
+    pub total_samples: usize,
+}
+
+/// Statistics of a duration that the sampler measures on each of its loops, in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ProfilerStats {
+    /// Number of measured durations.
+    pub count: u64,
+    /// Sum of the durations, in ns.
+    pub sum_ns: u64,
+    /// Shortest duration, in ns; 0 if none was measured.
+    pub min_ns: u64,
+    /// Longest duration, in ns; 0 if none was measured.
+    pub max_ns: u64,
+}
+
+/// Fill level and losses of the running session's buffer, and the sampler's overhead.
+///
+/// The sampler delays the samples of idle threads, to write equal ones as one entry. These figures
+/// do not include such samples until they are written; a profile does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(alias = "ProfilerBufferInfo")]
+#[non_exhaustive]
+pub struct BufferInfo {
+    /// Position of the oldest byte in the buffer. Positions count all bytes that the session has
+    /// written, from 1.
+    pub range_start: u64,
+    /// Position after the newest byte. The buffer holds `range_end - range_start` bytes.
+    pub range_end: u64,
+    /// Capacity of the buffer, in bytes, as requested at start, or a share of the memory that was left.
+    pub capacity_bytes: u64,
+    /// Number of entries written since the session began: samples, runs of repeated samples,
+    /// markers, counter values and pauses.
+    pub put_entries: u64,
+    /// Number of entries that were lost. Some were larger than a chunk of the buffer. Others came
+    /// from a signal handler or allocator of the application that ran inside the profiler's own
+    /// work, or found no memory. A profile counts each kind separately.
+    pub dropped_entries: u64,
+    /// Number of bytes that were discarded, oldest first, to free space for newer ones.
+    pub recycled_bytes: u64,
+    /// Times from the beginning of one sampling loop to the beginning of the next.
+    pub intervals: ProfilerStats,
+    /// Total durations of sampling loops: the sum of the four parts below. These are wall-clock
+    /// times, not CPU times. Loops during a pause do not count.
+    pub overheads: ProfilerStats,
+    /// First part of a loop: updating the lists of modules and threads. Gecko spends this time on
+    /// waiting for its lock.
+    pub lockings: ProfilerStats,
+    /// Last part of a loop: maintaining the buffer.
+    pub cleanings: ProfilerStats,
+    /// Part of a loop: reading the counters.
+    pub counters: ProfilerStats,
+    /// Part of a loop: sampling the threads.
+    pub threads: ProfilerStats,
 }

@@ -163,7 +163,7 @@ macro_rules! profiler_categories {
 
 #[cfg(test)]
 mod tests {
-    use crate::types::category::gecko::CATEGORY_NAMES;
+    use crate::types::category::CATEGORY_NAMES;
 
     #[test]
     fn gecko_category_knows_every_name_and_lists_it_in_the_error() {

@@ -1,9 +1,11 @@
-//! The facts of a session that a rescuer needs in addition to the session's chunks.
+//! The facts of a session that a rescuer needs in addition to the session's chunks: what each one is,
+//! and how it is encoded. Decoding accepts any bytes.
 //!
 //! A fact has a key, such as a thread's number. A later fact with the same key replaces it.
 
-use crate::buffer::{EntryReader, EntryWriter};
-use crate::state::crash_file::fields::{FactBytes, Field};
+use std::collections::BTreeMap;
+
+use crate::buffer::{EntryReader, EntryWriter, FoundFacts};
 
 macro_rules! facts {
     ($($(#[$doc:meta])* $kind:literal $variant:ident $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ })+) => {
@@ -164,6 +166,187 @@ facts! {
         number: u64,
         key: String,
         value: String,
+    }
+}
+
+/// Words that change during the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(crate) enum OwnerWord {
+    /// Start of the pause in progress, of each kind, in ns; 0 for none.
+    PausedSince = 0,
+    SamplingPausedSince = 1,
+    /// When the sampler last noted the session's counts, in ns.
+    CountedAt = 2,
+    /// The first of the session's counts.
+    Counts = 8,
+}
+
+/// Kind, number, and second number of a fact.
+type Key = (u8, u64, u64);
+
+/// The facts of a file by their keys.
+#[derive(Debug, Default)]
+pub(crate) struct KeyedFacts {
+    facts: BTreeMap<Key, Fact>,
+    /// Number of records that this build does not recognize as facts.
+    pub(crate) unknown: u64,
+}
+
+fn key_of(fact: &Fact) -> Key {
+    match fact {
+        Fact::Process(_) => (1, 0, 0),
+        Fact::Session(_) => (2, 0, 0),
+        Fact::Thread(thread) => (3, thread.serial, 0),
+        Fact::Type(marker_type) => (4, marker_type.number, 0),
+        Fact::Category(category) => (5, category.number, 0),
+        Fact::Counter(counter) => (6, counter.id, 0),
+        Fact::Module(module) => (7, module.start, module.from_list),
+        Fact::Page(page) => (8, page.inner_window_id, 0),
+        Fact::Script(script) => (9, script.number, 0),
+        Fact::Code(code) => (10, code.start, code.end),
+        Fact::ContextLabel(label) => (11, label.number, 0),
+    }
+}
+
+impl KeyedFacts {
+    /// Decodes the facts of a file.
+    pub(crate) fn of(found: &FoundFacts) -> Self {
+        let mut keyed = Self::default();
+        for record in found.all() {
+            match Fact::decode(record) {
+                Some(fact) => keyed.add(fact),
+                None => keyed.unknown += 1,
+            }
+        }
+        keyed
+    }
+
+    /// Adds a fact. An end that is known stays: a fact of the other half may be older.
+    fn add(&mut self, mut fact: Fact) {
+        let key = key_of(&fact);
+        match (self.facts.get(&key), &mut fact) {
+            (Some(Fact::Thread(before)), Fact::Thread(thread)) => {
+                thread.ended_ns = thread.ended_ns.or(before.ended_ns);
+            }
+            (Some(Fact::Module(before)), Fact::Module(module)) => {
+                module.until_list = module.until_list.or(before.until_list);
+            }
+            _ => {}
+        }
+        self.facts.insert(key, fact);
+    }
+
+    /// Returns all facts, those of a kind in the order of their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.values()
+    }
+}
+
+/// A field of a fact.
+trait Field: Sized {
+    fn put(&self, out: &mut EntryWriter);
+
+    /// Reads the field; `None` if the bytes are not one.
+    fn take(from: &mut EntryReader<'_>) -> Option<Self>;
+}
+
+impl Field for u64 {
+    fn put(&self, out: &mut EntryWriter) {
+        out.number(*self);
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        from.number()
+    }
+}
+
+impl Field for i32 {
+    fn put(&self, out: &mut EntryWriter) {
+        out.signed((*self).into());
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        from.signed()?.try_into().ok()
+    }
+}
+
+impl Field for bool {
+    fn put(&self, out: &mut EntryWriter) {
+        out.byte((*self).into());
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        match from.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Field for f64 {
+    fn put(&self, out: &mut EntryWriter) {
+        out.raw(&self.to_le_bytes());
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        let bytes = from.bytes(size_of::<Self>() as u64)?;
+        bytes.try_into().ok().map(Self::from_le_bytes)
+    }
+}
+
+impl Field for String {
+    fn put(&self, out: &mut EntryWriter) {
+        out.text(self.as_bytes());
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        std::str::from_utf8(from.text()?).ok().map(str::to_owned)
+    }
+}
+
+/// Bytes that need not be UTF-8.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FactBytes(pub(crate) Vec<u8>);
+
+impl Field for FactBytes {
+    fn put(&self, out: &mut EntryWriter) {
+        out.text(&self.0);
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        from.text().map(|bytes| Self(bytes.to_vec()))
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn put(&self, out: &mut EntryWriter) {
+        self.is_some().put(out);
+        self.iter().for_each(|value| value.put(out));
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        match bool::take(from)? {
+            true => T::take(from).map(Some),
+            false => Some(None),
+        }
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn put(&self, out: &mut EntryWriter) {
+        out.number(self.len() as u64);
+        self.iter().for_each(|value| value.put(out));
+    }
+
+    fn take(from: &mut EntryReader<'_>) -> Option<Self> {
+        let mut values = Self::new();
+        // Each value takes a byte at least, so the loop ends with the fact.
+        for _ in 0..from.number()? {
+            values.push(T::take(from)?);
+        }
+        Some(values)
     }
 }
 

@@ -1,18 +1,19 @@
-//! Callbacks that wait for a loop of the sampler, and the thread that runs them.
+//! The application's callbacks: those that wait for a loop of the sampler, with the thread that runs
+//! them, and those for changes of the profiling state.
 //!
-//! A callback may run for a long time and may call anything, including functions that stop the
-//! profiler, open files or fork. The sampler thread may have a descriptor table of its own, so
-//! callbacks run on another thread. The thread that adds the first callback of a session creates
-//! it, because a new thread shares the descriptors of its creator. Neither the sampler nor a thread
-//! that stops the session waits for a running callback.
+//! A callback that waits for a loop may run for a long time and may call anything, including functions
+//! that stop the profiler, open files or fork. The sampler thread may have a descriptor table of its
+//! own, so such callbacks run on another thread. The thread that adds the first callback of a session
+//! creates it, because a new thread shares the descriptors of its creator. Neither the sampler nor a
+//! thread that stops the session waits for a running callback.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::platform::{ProfilerThread, spawn_profiler_thread, with_signals_blocked};
-use crate::types::SamplingState;
-use crate::util::{LockRank, NamedMutex, as_profiler_work, run_callback};
+use crate::types::{ProfilingState, ProfilingStates, SamplingState};
+use crate::util::{LockRank, NamedMutex, PsCell, PsLock, as_profiler_work, run_callback};
 
 /// A callback that is called once.
 pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
@@ -139,17 +140,11 @@ impl AfterSampling {
             _ => None,
         };
         let mut due = Vec::new();
-        while let Some(state) = queue
-            .callbacks
-            .front()
-            .and_then(|(first, _)| due_with(*first))
+        while let Some(&(first, _)) = queue.callbacks.front()
+            && let Some(state) = due_with(first)
+            && let Some((_, callback)) = queue.callbacks.pop_front()
         {
-            due.extend(
-                queue
-                    .callbacks
-                    .pop_front()
-                    .map(|(_, callback)| (callback, state)),
-            );
+            due.push((callback, state));
         }
         due
     }
@@ -292,6 +287,68 @@ impl CallbackRunner {
 
     fn lock(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A registered callback.
+pub(crate) struct StateCallback {
+    /// Serial number of the callback in this process, in the order of registration.
+    pub(crate) serial: u64,
+    states: ProfilingStates,
+    id: u64,
+    call: Box<dyn Fn(ProfilingState) + Send + Sync>,
+    is_removed: AtomicBool,
+}
+
+/// The registered callbacks, in the order of registration.
+static STATE_CALLBACKS: PsCell<Vec<Arc<StateCallback>>> = PsCell::new(Vec::new());
+static LAST_SERIAL: AtomicU64 = AtomicU64::new(0);
+
+impl StateCallback {
+    pub(crate) fn add(
+        states: ProfilingStates,
+        id: u64,
+        call: Box<dyn Fn(ProfilingState) + Send + Sync>,
+    ) -> Arc<Self> {
+        let serial = LAST_SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
+        let callback = Arc::new(Self {
+            serial,
+            states,
+            id,
+            call,
+            is_removed: AtomicBool::new(false),
+        });
+        STATE_CALLBACKS
+            .get_mut(&mut PsLock::acquire())
+            .push(Arc::clone(&callback));
+        callback
+    }
+
+    /// Removes and returns the callbacks with this id. The caller drops them without holding a
+    /// lock.
+    pub(crate) fn remove(id: u64) -> Vec<Arc<Self>> {
+        let mut lock = PsLock::acquire();
+        let list = STATE_CALLBACKS.get_mut(&mut lock);
+        let removed: Vec<_> = list.extract_if(.., |callback| callback.id == id).collect();
+        removed
+            .iter()
+            .for_each(|callback| callback.is_removed.store(true, Ordering::Release));
+        removed
+    }
+
+    pub(crate) fn all() -> Vec<Arc<Self>> {
+        STATE_CALLBACKS.get(&PsLock::acquire()).clone()
+    }
+
+    /// Returns whether to call the callback for `state`. A removed callback is called only for its
+    /// own removal.
+    pub(crate) fn wants(&self, state: ProfilingState) -> bool {
+        let is_removed = self.is_removed.load(Ordering::Acquire);
+        self.states.contains(state) && (!is_removed || state == ProfilingState::RemovingCallback)
+    }
+
+    pub(crate) fn call(&self, state: ProfilingState) {
+        (self.call)(state);
     }
 }
 

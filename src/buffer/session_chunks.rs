@@ -1,17 +1,19 @@
-//! The chunks of a session, protected by the buffer's lock: lists them by lane and chooses the size
-//! of new ones.
+//! The chunks of a session, protected by the buffer's lock: lists them by lane, chooses the size of new
+//! ones, and asks whether the system has the memory for another one.
+//!
+//! A session that used up the last memory of its process would end the process, because most code
+//! of the application aborts if an allocation fails. And the recorded data could not be saved,
+//! because saving needs memory, too. So a chunk is allocated only if enough memory remains for
+//! both.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::chunks::ChunkNumber;
-use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter, FreshChunk};
+use crate::buffer::chunk_manager::{ChunkManager, Reservation, Update, UpdateReader};
+use crate::buffer::chunks::{Chunk, ChunkNumber, ChunkState, ChunkWriter, FreshChunk};
 use crate::buffer::crash_area::CrashArea;
 use crate::buffer::lane::{Lane, WANTS_LARGEST_CHUNKS};
-use crate::buffer::manager::chunk_manager::{ChunkManager, Reservation};
-use crate::buffer::manager::headroom::Headroom;
-use crate::buffer::manager::update::{Update, UpdateReader};
-use crate::types::{Generation, TimeStamp};
+use crate::types::{CAPACITY_RANGE_BYTES, Generation, TimeStamp};
 use crate::util::try_vec;
 
 /// Number of chunks that are released one by one.
@@ -50,16 +52,15 @@ pub(crate) enum NoChunk {
 
 /// Numbers of dropped entries, by [`Dropped`] reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct DroppedEntries {
-    pub(crate) too_large: u64,
-    pub(crate) in_own_work: u64,
-    pub(crate) overrun: u64,
-    pub(crate) without_memory: u64,
-}
+pub(crate) struct DroppedEntries(pub(crate) [u64; DROP_REASONS]);
 
 impl DroppedEntries {
+    pub(crate) fn by(self, why: Dropped) -> u64 {
+        self.0[why as usize]
+    }
+
     pub(crate) fn all(self) -> u64 {
-        self.too_large + self.in_own_work + self.overrun + self.without_memory
+        self.0.iter().sum()
     }
 }
 
@@ -94,11 +95,11 @@ struct Unreleased {
 pub(crate) struct SessionChunks {
     pub(crate) session: Generation,
     pub(crate) manager: ChunkManager,
-    headroom: Headroom,
+    pub(crate) headroom: Headroom,
     /// The crash file that the chunks' memory comes from; `None` without a crash file.
-    area: Option<Arc<CrashArea>>,
+    pub(crate) area: Option<Arc<CrashArea>>,
     /// Number of chunks that the system had no memory for.
-    refused: u64,
+    pub(crate) refused: u64,
     unreleased: Vec<Unreleased>,
     next_number: u64,
     range_end: u64,
@@ -132,17 +133,14 @@ impl SessionChunks {
     /// space for a block of `needed_bytes`. `lanes` is the number of lanes. Together they get at
     /// most half of the capacity, unless the smallest chunks already exceed that.
     fn chunk_bytes_for(&self, wanted: usize, lanes: usize, needed_bytes: usize) -> usize {
-        let (largest, all) = (
-            self.manager.largest_chunk_bytes(),
-            self.manager.max_total_bytes(),
-        );
+        let (largest, all) = (self.manager.largest_chunk_bytes(), self.manager.max_bytes);
         let smallest = SMALL_CHUNK_BYTES.min(largest);
         let granted = if wanted == WANTS_LARGEST_CHUNKS {
             largest
         } else {
             let share = (all / 4 / lanes.max(1)).max(1);
             let wanted = wanted.min(1 << share.ilog2()).clamp(smallest, largest);
-            let is_within_half = self.manager.unreleased_bytes() + wanted <= all / 2;
+            let is_within_half = self.manager.unreleased_bytes + wanted <= all / 2;
             if is_within_half { wanted } else { smallest }
         };
         // A power of two up to the largest size, so that the chunk can be recycled. For a block
@@ -253,21 +251,6 @@ impl SessionChunks {
         chunk
     }
 
-    /// Returns the crash file that the chunks' memory comes from.
-    pub(crate) fn area(&self) -> Option<&Arc<CrashArea>> {
-        self.area.as_ref()
-    }
-
-    /// Lets the next chunk ask for memory again.
-    pub(crate) fn end_refusal(&mut self) {
-        self.headroom.end_refusal();
-    }
-
-    /// Returns the number of chunks that the system had no memory for.
-    pub(crate) fn refused_chunks(&self) -> u64 {
-        self.refused
-    }
-
     /// Cancels the grant of a chunk that could not be allocated.
     pub(crate) fn forget_allocation(&mut self, bytes: usize) {
         self.headroom.refuse();
@@ -341,7 +324,7 @@ impl SessionChunks {
     /// chunk was discarded. They would keep entries from a time that the rest of the buffer no
     /// longer covers.
     pub(crate) fn idle_lanes(&self) -> Vec<usize> {
-        if self.manager.discarded().chunks == 0 {
+        if self.manager.discarded.chunks == 0 {
             return Vec::new();
         }
         let oldest = self
@@ -413,20 +396,15 @@ impl SessionChunks {
         self.filled().map(|chunk| chunk.committed() as u64).sum()
     }
 
-    /// Returns the time from which on no entries are missing, if any chunk was discarded.
-    pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
-        self.manager.discarded().complete_since
-    }
-
     pub(crate) fn statistics(&self) -> BufferStatistics {
-        let discarded = self.manager.discarded();
+        let discarded = self.manager.discarded;
         let (mut entries, mut bytes) = (discarded.entries, discarded.bytes);
         for chunk in self.filled() {
             entries += chunk.entries();
             bytes += chunk.committed() as u64;
         }
         BufferStatistics {
-            capacity_bytes: self.manager.max_total_bytes() as u64,
+            capacity_bytes: self.manager.max_bytes as u64,
             put_entries: entries,
             put_bytes: bytes,
             recycled_chunks: discarded.chunks,
@@ -457,5 +435,127 @@ impl SessionChunks {
                 self.update.clone()
             }
         }
+    }
+}
+
+/// Asks the system whether it has this many bytes of memory.
+pub(crate) type MemoryProbe = fn(usize) -> bool;
+
+/// Memory to leave to the application and to the small allocations of the profiler, in bytes.
+const FOR_OTHERS_BYTES: usize = 8 << 20;
+/// Memory that saving a chunk may need, as a multiple of the chunk: its decoded rows, and tables
+/// that double when they grow. Many distinct texts need the most. A save asks for as much.
+const SAVE_FACTOR: usize = 4;
+/// Size of the chunks that are allocated after one probe, in bytes.
+const STEP_BYTES: usize = 4 << 20;
+/// Size of the chunks that are refused after a failed probe without another one, in bytes.
+const REFUSED_BYTES: usize = 256 << 10;
+
+/// Returns the capacity, in bytes, for which a system with this much memory left has enough: for a
+/// full buffer, for saving it while a second one fills, and for the application's growth.
+pub(crate) fn capacity_within(left_bytes: u64) -> u64 {
+    const SHARE: u64 = 8;
+    (left_bytes / SHARE).max(*CAPACITY_RANGE_BYTES.start())
+}
+
+/// The memory that is left for chunks.
+#[derive(Debug)]
+pub(crate) struct Headroom {
+    probe: MemoryProbe,
+    /// Size of the chunks that may be allocated without another probe.
+    granted_bytes: usize,
+    /// Size of the chunks to refuse without another probe.
+    refused_bytes: usize,
+}
+
+impl Headroom {
+    pub(crate) fn new(probe: MemoryProbe) -> Self {
+        Self {
+            probe,
+            granted_bytes: 0,
+            refused_bytes: 0,
+        }
+    }
+
+    /// Returns whether a chunk of `bytes` may be allocated in addition to `held_bytes` of chunks.
+    pub(crate) fn allows(&mut self, bytes: usize, held_bytes: usize) -> bool {
+        if self.refused_bytes > 0 {
+            self.refused_bytes = self.refused_bytes.saturating_sub(bytes);
+            return false;
+        }
+        if let Some(rest) = self.granted_bytes.checked_sub(bytes) {
+            self.granted_bytes = rest;
+            return true;
+        }
+        let has_memory_for = |new_bytes: usize| {
+            let to_save = held_bytes
+                .saturating_add(new_bytes)
+                .saturating_mul(SAVE_FACTOR);
+            (self.probe)(
+                to_save
+                    .saturating_add(new_bytes)
+                    .saturating_add(FOR_OTHERS_BYTES),
+            )
+        };
+        let with_more = bytes.saturating_add(STEP_BYTES);
+        if has_memory_for(with_more) {
+            self.granted_bytes = STEP_BYTES;
+            return true;
+        }
+        let is_allowed = has_memory_for(bytes);
+        if !is_allowed {
+            self.refuse();
+        }
+        is_allowed
+    }
+
+    /// Refuses the next chunks, after an allocation has failed.
+    pub(crate) fn refuse(&mut self) {
+        (self.granted_bytes, self.refused_bytes) = (0, REFUSED_BYTES);
+    }
+
+    /// Probes for the next chunk again.
+    pub(crate) fn end_refusal(&mut self) {
+        self.refused_bytes = 0;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn allows_a_chunk_only_if_it_can_be_saved() {
+        static AVAILABLE: AtomicUsize = AtomicUsize::new(usize::MAX);
+        static PROBES: AtomicUsize = AtomicUsize::new(0);
+        let mut headroom = Headroom::new(|bytes| {
+            PROBES.fetch_add(1, Ordering::Relaxed);
+            bytes <= AVAILABLE.load(Ordering::Relaxed)
+        });
+        let mut count_of_allowed = |chunk: usize, available: usize, max: usize| {
+            AVAILABLE.store(available, Ordering::Relaxed);
+            PROBES.store(0, Ordering::Relaxed);
+            let allowed = (0..max).take_while(|count| headroom.allows(chunk, count * chunk));
+            (allowed.count(), PROBES.load(Ordering::Relaxed))
+        };
+        assert_eq!(count_of_allowed(1 << 20, usize::MAX, 50), (50, 10));
+        // What was granted is used up first. The rest of the memory stays for others and for
+        // saving.
+        assert_eq!(count_of_allowed(1 << 20, 0, 50), (0, 2));
+        assert_eq!(
+            count_of_allowed(256 << 10, 0, 1),
+            (0, 0),
+            "no probe after a refusal"
+        );
+        let available = FOR_OTHERS_BYTES + (1 << 20) * (SAVE_FACTOR * 6 + 1);
+        assert_eq!(count_of_allowed(1 << 20, available, 50).0, 6);
+        // A chunk that the allocator refuses anyway.
+        assert_eq!(count_of_allowed(256 << 10, usize::MAX, 1), (0, 0));
+        assert_eq!(count_of_allowed(256 << 10, usize::MAX, 1), (1, 1));
+        headroom.refuse();
+        assert!(!headroom.allows(1 << 20, 0));
+        assert!(headroom.allows(1 << 20, 0));
     }
 }

@@ -1,10 +1,10 @@
-//! The chunk manager decides when chunks are allocated, recycled and discarded.
+//! The chunk manager decides when chunks are allocated, recycled and discarded, and reports their
+//! memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buffer::chunks::{Chunk, FreshChunk};
-use crate::buffer::manager::update::{ChunkMemory, ChunkMetadata, Update};
 use crate::types::TimeStamp;
 
 /// Answer of a manager to a request for a chunk.
@@ -62,16 +62,17 @@ const MIN_CHUNKS: usize = 4;
 #[doc(alias = "ProfileBufferChunkManagerWithLocalLimit")]
 #[derive(Debug)]
 pub(crate) struct ChunkManager {
-    max_bytes: usize,
+    /// The limit of the total size with enough memory. The unreleased chunks alone may exceed it.
+    pub(crate) max_bytes: usize,
     /// The limit while the system has too little memory for `max_bytes`.
     allowed_bytes: usize,
     max_chunk_bytes: usize,
     released: VecDeque<Arc<Chunk>>,
     released_bytes: usize,
-    unreleased_bytes: usize,
+    pub(crate) unreleased_bytes: usize,
     /// Size of what the session keeps outside the chunks.
-    kept_bytes: usize,
-    discarded: Discarded,
+    pub(crate) kept_bytes: usize,
+    pub(crate) discarded: Discarded,
     newly_released: Vec<ChunkMetadata>,
     has_changed: bool,
 }
@@ -113,11 +114,6 @@ impl ChunkManager {
         chunk_bytes.saturating_add(self.kept_bytes) > self.allowed_bytes
     }
 
-    /// Sets the size of what the session keeps outside the chunks.
-    pub(crate) fn set_kept_bytes(&mut self, bytes: usize) {
-        self.kept_bytes = bytes;
-    }
-
     /// Lowers the limit to what the system has memory for, or lifts that again.
     pub(crate) fn allow(&mut self, bytes: usize) {
         self.allowed_bytes = bytes.min(self.max_bytes);
@@ -126,12 +122,6 @@ impl ChunkManager {
     /// Discards the oldest released chunks while the total exceeds the limit.
     pub(crate) fn discard_excess(&mut self) {
         while self.is_full_with(0) && self.discard_oldest().is_some() {}
-    }
-
-    /// Returns the limit of the total size with enough memory, in bytes. The unreleased chunks alone may
-    /// exceed it.
-    pub(crate) fn max_total_bytes(&self) -> usize {
-        self.max_bytes
     }
 
     /// Returns the size of the largest chunk, in bytes; it bounds the size of an entry.
@@ -222,17 +212,9 @@ impl ChunkManager {
         &self.released
     }
 
-    pub(crate) fn unreleased_bytes(&self) -> usize {
-        self.unreleased_bytes
-    }
-
     /// Returns the size of all chunks, in bytes.
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.released_bytes + self.unreleased_bytes
-    }
-
-    pub(crate) fn discarded(&self) -> Discarded {
-        self.discarded
     }
 
     /// Returns the changes since the previous call.
@@ -264,6 +246,85 @@ impl ChunkManager {
             .is_some_and(|oldest| oldest.done_at() <= time)
         {
             drop(self.discard_oldest());
+        }
+    }
+}
+
+/// Size of a released chunk, and the time at which it was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChunkMetadata {
+    pub(crate) done_at: TimeStamp,
+    pub(crate) bytes: u64,
+}
+
+/// Memory of all chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ChunkMemory {
+    /// Size of the chunks that are being written or will be written next.
+    pub(crate) unreleased_bytes: u64,
+    /// Size of the chunks that are complete.
+    pub(crate) released_bytes: u64,
+    /// Time at which the oldest complete chunk was done.
+    pub(crate) oldest_done: Option<TimeStamp>,
+}
+
+/// Report of a manager about its chunks. Successive updates of one manager can be folded into one
+/// equivalent update.
+#[doc(alias = "ProfileBufferControlledChunkManager::Update")]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Update {
+    /// Nothing has changed.
+    #[default]
+    None,
+    Changed {
+        memory: ChunkMemory,
+        /// Chunks released since the previous update and not discarded yet, oldest first.
+        newly_released: Vec<ChunkMetadata>,
+    },
+    /// The manager is gone.
+    Final,
+}
+
+/// Who follows the updates of one manager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UpdateReader {
+    /// The parent process, which limits the memory of its children.
+    Parent,
+    /// This process, for the limit of itself and its children.
+    Family,
+}
+
+impl UpdateReader {
+    pub(crate) const COUNT: usize = 2;
+}
+
+impl Update {
+    /// Adds a later update of the same manager.
+    pub(crate) fn fold(&mut self, newer: Self) {
+        match (&mut *self, newer) {
+            (_, Self::None) | (Self::Final, _) => {}
+            (
+                Self::Changed {
+                    memory,
+                    newly_released,
+                },
+                Self::Changed {
+                    memory: now,
+                    newly_released: newer,
+                },
+            ) => {
+                *memory = now;
+                // Chunks older than the oldest one have been discarded since.
+                newly_released.retain(|chunk| {
+                    now.oldest_done
+                        .is_some_and(|oldest| chunk.done_at >= oldest)
+                });
+                // If the allocation fails, the update lacks these chunks.
+                if newly_released.try_reserve(newer.len()).is_ok() {
+                    newly_released.extend(newer);
+                }
+            }
+            (_, newer) => *self = newer,
         }
     }
 }
@@ -300,7 +361,7 @@ mod tests {
         }
         assert!(matches!(manager.reserve(10), Reservation::Allocate));
         assert_eq!(
-            (numbers(&manager), manager.unreleased_bytes()),
+            (numbers(&manager), manager.unreleased_bytes),
             (vec![1, 2, 3], 10)
         );
         assert!(matches!(manager.reserve(10), Reservation::Recycled(_)));
@@ -311,13 +372,10 @@ mod tests {
             entries: 1,
             complete_since: Some(TimeStamp(1)),
         };
-        assert_eq!(manager.discarded(), discarded);
+        assert_eq!(manager.discarded, discarded);
         // A discarded chunk of another size is not recycled.
         assert!(matches!(manager.reserve(8), Reservation::Allocate));
-        assert_eq!(
-            (numbers(&manager), manager.discarded().chunks),
-            (vec![3], 2)
-        );
+        assert_eq!((numbers(&manager), manager.discarded.chunks), (vec![3], 2));
         // With no chunk left to discard, unreleased chunks may exceed the limit.
         for _ in 0..3 {
             assert!(matches!(
@@ -325,12 +383,9 @@ mod tests {
                 Reservation::Allocate | Reservation::Recycled(_)
             ));
         }
-        assert_eq!(
-            (numbers(&manager), manager.unreleased_bytes()),
-            (vec![], 58)
-        );
+        assert_eq!((numbers(&manager), manager.unreleased_bytes), (vec![], 58));
         manager.forget_unreleased(10);
-        assert_eq!(manager.unreleased_bytes(), 48);
+        assert_eq!(manager.unreleased_bytes, 48);
     }
 
     #[test]
@@ -342,18 +397,15 @@ mod tests {
         }
         manager.discard_excess();
         assert_eq!(numbers(&manager), [1, 2, 3]);
-        manager.set_kept_bytes(15);
+        manager.kept_bytes = 15;
         manager.discard_excess();
         assert_eq!(numbers(&manager), [2, 3]);
         assert!(matches!(manager.reserve(10), Reservation::Recycled(_)));
         assert_eq!(numbers(&manager), [3]);
         // With no chunk left to discard, the total may exceed the limit.
-        manager.set_kept_bytes(100);
+        manager.kept_bytes = 100;
         manager.discard_excess();
-        assert_eq!(
-            (numbers(&manager), manager.unreleased_bytes()),
-            (vec![], 10)
-        );
+        assert_eq!((numbers(&manager), manager.unreleased_bytes), (vec![], 10));
     }
 
     #[test]
@@ -379,7 +431,7 @@ mod tests {
         let recycled = manager.recycle_oldest(15).expect("the second chunk");
         assert_eq!(recycled.capacity(), 20);
         assert_eq!(
-            (numbers(&manager), manager.unreleased_bytes()),
+            (numbers(&manager), manager.unreleased_bytes),
             (vec![3, 4], 20)
         );
         let shared = Arc::clone(&manager.released()[0]);
@@ -387,7 +439,7 @@ mod tests {
         assert_eq!((numbers(&manager), manager.chunk_bytes()), (vec![3, 4], 60));
         drop(shared);
         assert!(manager.recycle_oldest(40).is_none(), "no chunk is as large");
-        assert_eq!((manager.chunk_bytes(), manager.discarded().chunks), (20, 4));
+        assert_eq!((manager.chunk_bytes(), manager.discarded.chunks), (20, 4));
     }
 
     #[test]
@@ -402,16 +454,13 @@ mod tests {
         writer.finish(TimeStamp(1));
         manager.release(empty);
         assert_eq!(
-            (numbers(&manager), manager.unreleased_bytes()),
+            (numbers(&manager), manager.unreleased_bytes),
             (vec![2, 5, 1, 3, 4], 0)
         );
         manager.destroy_chunks_at_or_before(TimeStamp(4));
         assert_eq!(numbers(&manager), [1, 3, 4]);
         manager.destroy_chunks_at_or_before(TimeStamp(8));
-        assert_eq!(
-            (numbers(&manager), manager.discarded().chunks),
-            (vec![4], 4)
-        );
+        assert_eq!((numbers(&manager), manager.discarded.chunks), (vec![4], 4));
     }
 
     #[test]
@@ -451,5 +500,60 @@ mod tests {
             newly_released: vec![released(3)],
         };
         assert_eq!(manager.take_update(), expected);
+    }
+
+    fn changed(unreleased: u64, released: u64, oldest: u64, newly: &[(u64, u64)]) -> Update {
+        Update::Changed {
+            memory: ChunkMemory {
+                unreleased_bytes: unreleased,
+                released_bytes: released,
+                oldest_done: (oldest > 0).then_some(TimeStamp(oldest)),
+            },
+            newly_released: newly
+                .iter()
+                .map(|&(done, bytes)| ChunkMetadata {
+                    done_at: TimeStamp(done),
+                    bytes,
+                })
+                .collect(),
+        }
+    }
+
+    fn folded(updates: &[Update]) -> Update {
+        updates
+            .iter()
+            .cloned()
+            .fold(Update::None, |mut all, update| {
+                all.fold(update);
+                all
+            })
+    }
+
+    #[test]
+    fn folded_updates_equal_one_update() {
+        assert_eq!(folded(&[]), Update::None);
+        let first = changed(10, 0, 0, &[]);
+        assert_eq!(folded(&[Update::None, first.clone(), Update::None]), first);
+        let second = changed(20, 30, 3, &[(3, 30)]);
+        assert_eq!(folded(&[first.clone(), second.clone()]), second);
+        // By the third update the first released chunk has been discarded.
+        let third = changed(5, 70, 4, &[(4, 30), (5, 40)]);
+        assert_eq!(folded(&[first, second.clone(), third.clone()]), third);
+        let fourth = changed(6, 90, 4, &[(7, 20)]);
+        assert_eq!(
+            folded(&[second.clone(), third, fourth]),
+            changed(6, 90, 4, &[(4, 30), (5, 40), (7, 20)])
+        );
+        // All released chunks were discarded.
+        assert_eq!(
+            folded(&[second.clone(), changed(1, 0, 0, &[])]),
+            changed(1, 0, 0, &[])
+        );
+        assert_eq!(folded(&[second.clone(), Update::Final]), Update::Final);
+        assert_eq!(
+            folded(&[Update::Final, second]),
+            Update::Final,
+            "no update follows `Final`"
+        );
     }
 }

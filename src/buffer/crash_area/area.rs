@@ -320,7 +320,7 @@ const BITS: usize = u64::BITS as usize;
 
 /// A bit for each page, set while the page is in use.
 #[derive(Debug)]
-pub(super) struct PageMap {
+struct PageMap {
     words: Box<[AtomicU64]>,
     /// The word at which the next search begins.
     next: AtomicUsize,
@@ -328,7 +328,7 @@ pub(super) struct PageMap {
 
 impl PageMap {
     /// Creates a map of free pages. Returns `None` if the allocation fails.
-    pub(super) fn try_new(pages: usize) -> Option<Self> {
+    fn try_new(pages: usize) -> Option<Self> {
         let count = pages.div_ceil(BITS);
         let mut words = Vec::new();
         words.try_reserve_exact(count).ok()?;
@@ -345,7 +345,7 @@ impl PageMap {
 
     /// Takes `pages` adjacent pages, a power of two, and returns the first one. Returns `None` if
     /// none are free.
-    pub(super) fn take(&self, pages: usize) -> Option<usize> {
+    fn take(&self, pages: usize) -> Option<usize> {
         let start = self.next.load(Ordering::Relaxed) % self.words.len().max(1);
         let from_start = (start..self.words.len()).chain(0..start);
         let step = (pages / BITS).max(1);
@@ -385,7 +385,7 @@ impl PageMap {
     }
 
     /// Gives back what [`Self::take`] returned.
-    pub(super) fn give_back(&self, first: usize, pages: usize) {
+    fn give_back(&self, first: usize, pages: usize) {
         // The lowest free pages are taken first, so that a process does not walk through the whole file.
         self.next.fetch_min(first / BITS, Ordering::Relaxed);
         let (word, at) = (first / BITS, first % BITS);

@@ -1,13 +1,13 @@
 //! A snapshot of the buffer that shares its chunks with the writers.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use crate::buffer::chunks::BlockIndex;
+use crate::buffer::chunk_manager::{ChunkMemory, Update};
 use crate::buffer::chunks::{Chunk, ChunkNumber};
-use crate::buffer::entries::EntryReader;
-use crate::buffer::entries::leb128;
-use crate::buffer::manager::{BufferStatistics, ChunkMemory, Update};
+use crate::buffer::entries::{EntryReader, leb128};
+use crate::buffer::session_chunks::BufferStatistics;
 use crate::types::{Generation, TimeStamp};
 use crate::util::try_vec;
 
@@ -16,8 +16,10 @@ use crate::util::try_vec;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BufferSnapshot {
     chunks: Vec<(Arc<Chunk>, usize)>,
-    complete_since: Option<TimeStamp>,
-    chunk_memory: ChunkMemory,
+    /// The time from which on all entries are present, if chunks were discarded. Some earlier entries
+    /// may also be present.
+    pub(crate) complete_since: Option<TimeStamp>,
+    pub(crate) chunk_memory: ChunkMemory,
     /// Bytes in the chunks that this snapshot dropped after the session had discarded them.
     dropped_discarded_bytes: u64,
     /// Bytes in the chunks that were left out because there was not enough memory to write them.
@@ -100,16 +102,6 @@ impl BufferSnapshot {
         let mut snapshot = Self::new(shared, complete_since, Update::None, statistics);
         snapshot.chunk_memory.released_bytes = range_start - 1;
         Some(snapshot)
-    }
-
-    pub(crate) fn chunk_memory(&self) -> ChunkMemory {
-        self.chunk_memory
-    }
-
-    /// Returns the time from which on all entries are present, if chunks were discarded. Some
-    /// earlier entries may also be present.
-    pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
-        self.complete_since
     }
 
     /// Drops the chunks for which `keeps` yields false, in the order of [`Self::chunks`]. The
@@ -227,6 +219,24 @@ impl<'a> Iterator for ChunkEntries<'a> {
             is_new,
             entry,
         }))
+    }
+}
+
+/// Position of a block's first byte, counted from 1 over all chunks that the session ever had.
+#[doc(alias = "ProfileBufferBlockIndex")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct BlockIndex(NonZeroU64);
+
+impl BlockIndex {
+    pub(crate) const fn new(position: u64) -> Option<Self> {
+        match NonZeroU64::new(position) {
+            Some(position) => Some(Self(position)),
+            None => None,
+        }
+    }
+
+    pub(crate) const fn get(self) -> u64 {
+        self.0.get()
     }
 }
 

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunks::ChunkNumber;
-use crate::buffer::chunks::HeavyBarrier;
-use crate::buffer::chunks::{ChunkWriter, FreshChunk, block_bytes};
+use crate::buffer::chunk_manager::{ChunkManager, Update, UpdateReader};
+use crate::buffer::chunks::{ChunkNumber, ChunkWriter, FreshChunk, HeavyBarrier, block_bytes};
 use crate::buffer::crash_area::CrashArea;
 use crate::buffer::entries::Entry;
-use crate::buffer::lane::{ChunkSource, Lane, NewEntry, WANTS_LARGEST_CHUNKS};
-use crate::buffer::lanes::Lanes;
-use crate::buffer::manager::{
-    BufferStatistics, ChunkManager, DROP_REASONS, Dropped, DroppedEntries, Headroom, MemoryProbe,
-    NoChunk, SessionChunks, Update, UpdateReader, capacity_within,
+use crate::buffer::lane::{ChunkSource, Lane, Lanes, NewEntry, WANTS_LARGEST_CHUNKS};
+use crate::buffer::session_chunks::{
+    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, Headroom, MemoryProbe, NoChunk,
+    SessionChunks, capacity_within,
 };
 use crate::types::{Generation, TimeStamp};
 use crate::util::{Guard, LockRank, NamedMutex, holds_any_lock, try_vec};
@@ -112,14 +110,8 @@ impl<'a> LaneHandle<'a> {
         now: TimeStamp,
         entry: &impl Entry,
     ) -> Option<ChunkNumber> {
-        self.lane.put(
-            NewEntry {
-                session,
-                now,
-                entry,
-            },
-            self.buffer,
-        )
+        self.buffer
+            .put_in_lane(self.as_lane_ref(), session, now, entry)
     }
 
     /// Puts the entry only if `chunk` is the lane's current chunk and the entry fits. Otherwise
@@ -219,8 +211,7 @@ impl ChunkedBuffer {
         let chunks = chunks.as_mut().filter(|chunks| chunks.session == session)?;
         self.count_kept_bytes(chunks);
         let made = make(chunks, taken.len());
-        self.refused_chunks
-            .store(chunks.refused_chunks(), Ordering::Relaxed);
+        self.refused_chunks.store(chunks.refused, Ordering::Relaxed);
         match made {
             Ok(_) => {}
             Err(NoChunk::TooLarge) => self.count_dropped(Dropped::TooLarge),
@@ -250,7 +241,7 @@ impl ChunkedBuffer {
         let calls = self.calls_without_memory.fetch_add(1, Ordering::Relaxed) + 1;
         if calls.is_multiple_of(CALLS_BETWEEN_ATTEMPTS) {
             if let Some(chunks) = &mut self.state.lock().chunks {
-                chunks.end_refusal();
+                chunks.headroom.end_refusal();
             }
             self.lacks_memory.store(false, Ordering::Relaxed);
         }
@@ -343,23 +334,11 @@ impl ChunkedBuffer {
     }
 
     fn count_kept_bytes(&self, chunks: &mut SessionChunks) {
-        chunks
-            .manager
-            .set_kept_bytes(self.kept_bytes.load(Ordering::Relaxed));
+        chunks.manager.kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
     }
 
     pub(crate) fn count_dropped(&self, why: Dropped) {
         self.dropped[why as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn dropped(&self) -> DroppedEntries {
-        let count = |why: Dropped| self.dropped[why as usize].load(Ordering::Relaxed);
-        DroppedEntries {
-            too_large: count(Dropped::TooLarge),
-            in_own_work: count(Dropped::Reentrant),
-            overrun: count(Dropped::Overrun),
-            without_memory: count(Dropped::OutOfMemory),
-        }
     }
 
     fn replace_chunks(&self, chunks: Option<SessionChunks>) {
@@ -458,7 +437,7 @@ impl ChunkedBuffer {
                     }
                 }
             }
-            (chunks.session, chunks.area().cloned())
+            (chunks.session, chunks.area.clone())
         };
         for (lane, bytes) in to_allocate {
             let chunk = FreshChunk::try_new(bytes, area.as_ref()).map(|mut chunk| {
@@ -499,8 +478,10 @@ impl ChunkedBuffer {
     }
 
     fn statistics(&self, state: &State) -> BufferStatistics {
+        let dropped = self.dropped.each_ref();
+        let dropped = dropped.map(|count| count.load(Ordering::Relaxed));
         BufferStatistics {
-            dropped: self.dropped(),
+            dropped: DroppedEntries(dropped),
             lanes: state.taken.iter().filter(|is_taken| **is_taken).count() as u64,
             kept_bytes: self.kept_bytes.load(Ordering::Relaxed) as u64,
             ..state
@@ -596,7 +577,7 @@ impl ChunkedBuffer {
         let allowed_bytes = capacity_within(left_bytes.saturating_add(held_bytes));
         manager.allow(usize::try_from(allowed_bytes).unwrap_or(usize::MAX));
         manager.discard_excess();
-        allowed_bytes.min(manager.max_total_bytes() as u64)
+        allowed_bytes.min(manager.max_bytes as u64)
     }
 
     /// Returns the changes of the chunks since this reader last asked, folded into one, and the
@@ -636,7 +617,7 @@ impl ChunkedBuffer {
         };
         chunks.release_done();
         let update = chunks.follow_manager().clone();
-        let (chunks, complete_since) = (chunks.share(), chunks.complete_since());
+        let (chunks, complete_since) = (chunks.share(), chunks.manager.discarded.complete_since);
         let statistics = self.statistics(&state);
         BufferSnapshot::new(chunks, complete_since, update, statistics)
     }
@@ -660,7 +641,11 @@ impl BufferForkGuard<'_> {
             _chunks: self.state.chunks.take(),
         };
         // The parent still uses its crash file, whose pages the child shares.
-        if let Some(area) = abandoned._chunks.as_ref().and_then(SessionChunks::area) {
+        if let Some(area) = abandoned
+            ._chunks
+            .as_ref()
+            .and_then(|chunks| chunks.area.as_ref())
+        {
             area.disown();
         }
         for (index, is_taken) in self.state.taken.iter_mut().enumerate() {

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunked_buffer::{ChunkedBuffer, LaneHandle};
 use crate::buffer::chunks::ChunkNumber;
-use crate::buffer::entries::EntryHead;
-use crate::buffer::entries::EntryKind;
-use crate::buffer::entries::EntryReader;
-use crate::buffer::entries::{Entry, EntryCursor};
+use crate::buffer::entries::{Entry, EntryCursor, EntryHead, EntryKind, EntryReader};
+use crate::buffer::session_chunks::Dropped;
 use crate::types::{Generation, TimeStamp};
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
@@ -73,12 +71,12 @@ fn full_buffer_discards_the_oldest_chunks_and_reads_back_the_rest_in_order() {
     assert!(statistics.recycled_chunks > 0 && statistics.recycled_bytes > 0);
     let (held_bytes, _) = buffer.fill_level().expect("in session");
     assert!(held_bytes <= 4096 && held_bytes + statistics.recycled_bytes == statistics.put_bytes);
-    let memory = snapshot.chunk_memory();
+    let memory = snapshot.chunk_memory;
     assert!(
         memory.unreleased_bytes + memory.released_bytes <= 4096,
         "{memory:?}"
     );
-    let complete_since = snapshot.complete_since().expect("something is missing");
+    let complete_since = snapshot.complete_since.expect("something is missing");
     assert_eq!(
         complete_since,
         TimeStamp(first),
@@ -208,7 +206,10 @@ fn entry_larger_than_a_chunk_is_dropped_and_counted() {
     assert!(put_number(&lane, 8).is_some());
     let snapshot = buffer.snapshot();
     assert_eq!(
-        (numbers_in(&snapshot), snapshot.statistics.dropped.too_large),
+        (
+            numbers_in(&snapshot),
+            snapshot.statistics.dropped.by(Dropped::TooLarge)
+        ),
         (vec![7, 7, 9, 8], 11)
     );
 }
@@ -240,8 +241,11 @@ fn without_memory_own_chunks_are_recycled_then_entries_are_dropped_until_there_i
         (statistics.refused_chunks, statistics.recycled_chunks),
         (1, 0)
     );
-    assert!(statistics.dropped.without_memory >= 1000);
-    assert_eq!(statistics.dropped.all(), statistics.dropped.without_memory);
+    assert!(statistics.dropped.by(Dropped::OutOfMemory) >= 1000);
+    assert_eq!(
+        statistics.dropped.all(),
+        statistics.dropped.by(Dropped::OutOfMemory)
+    );
     drop(before);
     // The sampler allows an attempt from time to time. Then the oldest chunks are recycled.
     assert_eq!(put(0..1), 0);
@@ -250,8 +254,8 @@ fn without_memory_own_chunks_are_recycled_then_entries_are_dropped_until_there_i
     let full = buffer.snapshot().statistics;
     assert!(full.refused_chunks > 1 && full.recycled_chunks > 0);
     assert_eq!(
-        full.dropped.without_memory,
-        statistics.dropped.without_memory + 1
+        full.dropped.by(Dropped::OutOfMemory),
+        statistics.dropped.by(Dropped::OutOfMemory) + 1
     );
     let held = |buffer: &ChunkedBuffer| buffer.fill_level().expect("in session").0;
     let held_before = held(&buffer);
@@ -267,12 +271,12 @@ fn older_half_of_a_snapshot_is_left_out_and_counted() {
     (0..300).for_each(|number| _ = put_number(&lane, number).expect("fits"));
     let mut snapshot = buffer.snapshot();
     let (bytes, chunks) = (snapshot.bytes(), snapshot.chunks().len());
-    assert!(chunks >= 2 && snapshot.complete_since().is_none());
+    assert!(chunks >= 2 && snapshot.complete_since.is_none());
     assert!(snapshot.leave_out_older_half());
     assert_eq!(snapshot.chunks().len(), chunks - chunks / 2);
     assert_eq!(snapshot.bytes() + snapshot.left_out_bytes, bytes);
     let first = numbers_in(&snapshot)[0];
-    assert_eq!(snapshot.complete_since(), Some(TimeStamp(first - 1)));
+    assert_eq!(snapshot.complete_since, Some(TimeStamp(first - 1)));
     while snapshot.leave_out_older_half() {}
     assert_eq!(snapshot.chunks().len(), 1, "one chunk is always left");
 }
@@ -335,7 +339,7 @@ fn interrupting_and_interrupted_entries_are_both_kept_with_their_times() {
         expected.extend([number, number + 1]);
     }
     buffer.maintain();
-    let memory = buffer.snapshot().chunk_memory();
+    let memory = buffer.snapshot().chunk_memory;
     assert_eq!(
         memory.unreleased_bytes,
         2 * 4096,
@@ -365,7 +369,7 @@ fn interrupting_entries_use_little_of_the_capacity() {
     let mut numbers = numbers_in(&buffer.snapshot());
     numbers.sort_unstable();
     assert_eq!(numbers, expected, "nothing is discarded");
-    assert!(buffer.snapshot().chunk_memory().released_bytes <= 1000 * 4096);
+    assert!(buffer.snapshot().chunk_memory.released_bytes <= 1000 * 4096);
 }
 
 #[test]
@@ -376,11 +380,11 @@ fn late_entry_of_a_previous_session_uses_no_chunk_of_the_active_one() {
     buffer.begin_session(other, 4096, None);
     let chunk = put_bytes(&lane, other, 0, &[1]).expect("fits");
     buffer.maintain();
-    let before = buffer.snapshot().chunk_memory().unreleased_bytes;
+    let before = buffer.snapshot().chunk_memory.unreleased_bytes;
     (0..10).for_each(|_| assert_eq!(put_bytes(&lane, SESSION, 0, &[1]), None));
     assert_eq!(put_bytes(&lane, other, 0, &[1]), Some(chunk));
     buffer.maintain();
-    assert_eq!(buffer.snapshot().chunk_memory().unreleased_bytes, before);
+    assert_eq!(buffer.snapshot().chunk_memory.unreleased_bytes, before);
 }
 
 #[test]
@@ -413,7 +417,7 @@ fn next_chunk_is_supplied_in_advance_and_grows_with_the_write_rate() {
     let buffer = ChunkedBuffer::for_test(CAPACITY);
     let lane = buffer.take_lane();
     buffer.maintain();
-    let unreleased = |buffer: &ChunkedBuffer| buffer.snapshot().chunk_memory().unreleased_bytes;
+    let unreleased = |buffer: &ChunkedBuffer| buffer.snapshot().chunk_memory.unreleased_bytes;
     assert_eq!(unreleased(&buffer), 4096, "an initial chunk");
     let entry = [1; 1000];
     let mut largest = 0;
@@ -444,14 +448,14 @@ fn thousand_lanes_use_at_most_half_of_the_capacity() {
     let buffer = ChunkedBuffer::for_test(CAPACITY);
     let lanes: Vec<_> = (0..1000).map(|_| buffer.take_lane()).collect();
     buffer.maintain();
-    let memory = buffer.snapshot().chunk_memory();
+    let memory = buffer.snapshot().chunk_memory;
     assert_eq!(memory.unreleased_bytes, 1000 * 4096);
     for round in 0..40 {
         for lane in &lanes {
             (0..8).for_each(|_| _ = put_bytes(lane, SESSION, round, &[1; 1000]).expect("fits"));
         }
         buffer.maintain();
-        let memory = buffer.snapshot().chunk_memory();
+        let memory = buffer.snapshot().chunk_memory;
         assert!(
             memory.unreleased_bytes <= CAPACITY / 2 + 4096,
             "{memory:?} in round {round}"
@@ -477,7 +481,7 @@ fn next_writer_continues_in_the_chunk_of_the_previous_one() {
     assert_eq!(numbers_in(&buffer.snapshot()).len(), 100);
     assert_eq!(buffer.snapshot().statistics.lanes, 0);
     assert_eq!(
-        buffer.snapshot().chunk_memory().unreleased_bytes,
+        buffer.snapshot().chunk_memory.unreleased_bytes,
         4096,
         "a lane without a writer keeps no next chunk"
     );
@@ -515,7 +519,7 @@ fn discard_old_discards_chunks_done_by_the_given_time() {
     assert_eq!(numbers, (numbers[0]..1000).collect::<Vec<_>>());
     assert!(
         snapshot
-            .complete_since()
+            .complete_since
             .is_some_and(|time| time <= TimeStamp(500))
     );
 }

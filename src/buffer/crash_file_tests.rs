@@ -70,7 +70,7 @@ fn file_has_the_chunks_of_a_snapshot_while_chunks_are_recycled() {
             let expected: Vec<&[u8]> = snapshot.bytes_of_chunks().collect();
             assert_eq!(bytes, expected, "after {number}");
             let head = head(&area);
-            assert_eq!(head.complete_since(), snapshot.complete_since());
+            assert_eq!(head.complete_since(), snapshot.complete_since);
             let [chunks, recycled_bytes, _] = head.discarded();
             let statistics = snapshot.statistics;
             assert_eq!(chunks, statistics.recycled_chunks);

@@ -12,10 +12,11 @@ use loom::sync::Mutex as LoomMutex;
 use loom::thread::spawn;
 
 use crate::buffer::buffer_snapshot::BufferSnapshot;
+use crate::buffer::chunk_manager::{ChunkManager, Update};
 use crate::buffer::chunks::{ChunkWriter, FreshChunk};
 use crate::buffer::entries::{Entry, EntryCursor};
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
-use crate::buffer::manager::{BufferStatistics, ChunkManager, Headroom, SessionChunks, Update};
+use crate::buffer::session_chunks::{BufferStatistics, Headroom, SessionChunks};
 use crate::types::{Generation, TimeStamp};
 use crate::util::explore_model;
 
@@ -128,7 +129,7 @@ impl World {
             .lock()
             .expect("no model panics here")
             .as_ref()
-            .map_or(0, |chunks| chunks.manager.discarded().entries)
+            .map_or(0, |chunks| chunks.manager.discarded.entries)
     }
 }
 

@@ -29,6 +29,7 @@
 #![deny(unsafe_code)]
 
 mod buffer_snapshot;
+mod chunk_manager;
 mod chunked_buffer;
 #[cfg(all(test, not(loom)))]
 mod chunked_buffer_tests;
@@ -41,15 +42,14 @@ mod entries;
 mod lane;
 #[cfg(all(test, loom))]
 mod lane_model;
-mod lanes;
-mod manager;
+mod session_chunks;
 
 #[cfg(test)]
 pub(crate) use buffer_snapshot::ChunkEntries;
-pub(crate) use buffer_snapshot::SnapshotEnds;
-pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
+pub(crate) use buffer_snapshot::{Block, BlockIndex, BufferSnapshot, SnapshotEnds};
+pub(crate) use chunk_manager::{ChunkMetadata, Update, UpdateReader};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
-pub(crate) use chunks::{BlockIndex, ChunkNumber, all_slab_bytes};
+pub(crate) use chunks::{ChunkNumber, all_slab_bytes};
 pub(crate) use crash_area::{
     AreaError, AreaHead, AreaOwner, CrashArea, FoundChunks, FoundFacts, MAX_RECORD_BYTES, ReadAt,
 };
@@ -57,6 +57,4 @@ pub(crate) use entries::{
     Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
     Repeats, SampleFields, TickGap, large_bytes, number_bytes, root_node, unzigzag, zigzag,
 };
-pub(crate) use manager::{
-    BufferStatistics, ChunkMetadata, Dropped, Update, UpdateReader, capacity_within,
-};
+pub(crate) use session_chunks::{BufferStatistics, Dropped, capacity_within};

@@ -114,7 +114,7 @@ pub(crate) struct Process {
 }
 
 /// A thread of a process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Thread {
     /// Index in [`ProfileModel::processes`].
     pub(crate) process: usize,

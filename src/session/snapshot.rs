@@ -96,7 +96,7 @@ fn freeze_own(only: Option<Generation>) -> Option<FrozenProfile> {
             children_times: None,
             process_start: core.process_start,
             threads: threads.all(),
-            threads_complete_since: threads.complete_since(),
+            threads_complete_since: threads.complete_since,
             unmatched_filters: threads.unmatched_filters(),
             unselected_threads: unselected_threads(
                 &session,

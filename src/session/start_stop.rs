@@ -313,7 +313,7 @@ impl SessionPlan {
         let area = session
             .crash_facts
             .as_ref()
-            .map(|facts| Arc::clone(facts.area()));
+            .map(|facts| Arc::clone(&facts.area));
         let max_chunk_bytes = max_chunk_bytes_of_child(capacity_bytes).unwrap_or(usize::MAX);
         begin_marker_limit(session.settings.max_markers_per_second);
         core_buffer().begin_session_with(generation, capacity_bytes, max_chunk_bytes, area);

@@ -131,7 +131,7 @@ impl WindowCutter {
         }
         let ends = source.buffer.ends();
         source.buffer.mark_seen(Arc::clone(&self.seen));
-        let lost = source.buffer.complete_since();
+        let lost = source.buffer.complete_since;
         let is_complete = lost.is_none_or(|since| since <= self.from);
         let interval = source.session.settings.interval;
         let epoch_ms = source.process_start.epoch_ms;

@@ -1,20 +1,23 @@
 //! State of a running session.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::platform::monotonic_now;
 use crate::state::child_profile::ChildProfile;
-use crate::state::core_buffer::core_buffer;
-use crate::state::expiring_list::ExpiringList;
-use crate::state::kept_shares::KeptKind;
+use crate::state::core_ps::{CORE_PS, core_buffer};
+use crate::state::crash_facts::KeepsFact;
+use crate::state::expiring_list::{ExpiringList, KeptKind};
+use crate::state::facts::Fact;
 use crate::state::profiled_threads::ProfiledThreads;
-use crate::state::session::{Session, SessionCounts};
+use crate::state::session::Session;
+use crate::state::session_counts::SessionCounts;
 use crate::threads::{OffThreadRef, RegistrationHooks, ThreadRegistry};
 use crate::types::{Generation, Page, ThreadFilter, ThreadId, TimeStamp};
-use crate::unwind::unregistered_code_bytes;
+use crate::unwind::{registered_code, unregistered_code_bytes};
 use crate::util::{PsCell, PsLock};
 
 /// The sampler of a running session, as seen by this layer.
@@ -173,7 +176,7 @@ impl ActivePs {
 
     /// Returns the maximum size of all profiles of child processes, in bytes.
     pub(crate) fn max_exit_profile_bytes(&self) -> u64 {
-        self.exit_profiles.borrow().limits().max_bytes
+        self.exit_profiles.borrow().limits.max_bytes
     }
 
     /// Keeps the profile of a child process that was just received. Returns the items that the
@@ -205,7 +208,7 @@ impl ActivePs {
 
     /// Tells the buffer how much the session keeps outside the chunks.
     pub(crate) fn report_kept_bytes(&self) {
-        let bytes = self.threads.borrow().ended_bytes()
+        let bytes = self.threads.borrow().ended_bytes
             + self.ended_pages.borrow().bytes()
             + self.exit_profiles.borrow().bytes()
             + unregistered_code_bytes()
@@ -269,4 +272,32 @@ fn with_running_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) 
         body(&mut active.threads.borrow_mut());
         active.report_kept_bytes();
     }
+}
+
+/// Returns a function that decides whether a fact still matters: facts of threads, pages and code that
+/// the session no longer keeps do not. Called by the sampler, without a lock.
+pub(crate) fn lasting_facts(session: &Session) -> KeepsFact {
+    let known = ActivePs::with(session, |active, lock| {
+        let threads = active.threads.borrow().all();
+        let serials: HashSet<u64> = threads.iter().map(OffThreadRef::serial).collect();
+        let core = CORE_PS.get(lock);
+        let pages = core.iter().flat_map(|core| &core.pages);
+        let ended = active.ended_pages.borrow();
+        let pages = pages
+            .chain(ended.since(0, TimeStamp(0)))
+            .map(|page| page.inner_window_id);
+        (serials, pages.collect::<HashSet<u64>>())
+    });
+    let Some((serials, pages)) = known else {
+        return Box::new(|_| true);
+    };
+    let code = registered_code();
+    Box::new(move |fact| match fact {
+        Fact::Thread(thread) => serials.contains(&thread.serial),
+        Fact::Page(page) => pages.contains(&page.inner_window_id),
+        Fact::Code(fact) => code
+            .find(fact.start)
+            .is_some_and(|known| *known.name == *fact.name),
+        _ => true,
+    })
 }

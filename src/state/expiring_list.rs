@@ -1,4 +1,8 @@
 //! Items that are kept while the buffer may hold data that refers to them, within limits.
+//!
+//! Each kind of data has a share of the session's capacity, so that one kind does not push out another.
+//! All kinds count towards the capacity, so they leave less of it to the buffer's chunks. Together they
+//! leave the chunks at least three eighths of the capacity.
 
 use std::collections::VecDeque;
 
@@ -14,7 +18,7 @@ pub(crate) struct ExpiringList<T> {
     items: VecDeque<Ended<T>>,
     /// Size of all items, in bytes.
     bytes: u64,
-    limits: KeptLimits,
+    pub(crate) limits: KeptLimits,
 }
 
 #[derive(Debug)]
@@ -38,11 +42,6 @@ impl<T> ExpiringList<T> {
     /// Returns the size of all items, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    /// Returns the limits of the list.
-    pub(crate) fn limits(&self) -> KeptLimits {
-        self.limits
     }
 
     /// Adds an item of `bytes` that ended at `now`, when the buffer ends at `buffer_end`. The item
@@ -105,6 +104,32 @@ impl<T> ExpiringList<T> {
             .iter()
             .filter(move |ended| !self.is_expired(ended, buffer_start, now))
             .map(|ended| &ended.item)
+    }
+}
+
+/// A kind of data that a session keeps outside the buffer's chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeptKind {
+    /// The data of threads that have ended.
+    EndedThreads,
+    /// The profiles of child processes that have exited.
+    ExitProfiles,
+    /// The pages that were unregistered.
+    EndedPages,
+    /// The generated code that was unregistered.
+    UnregisteredCode,
+    /// The generated code that `/tmp/perf-PID.map` lists.
+    PerfMap,
+}
+
+impl KeptKind {
+    /// Returns the number by which the capacity is divided to get the share.
+    pub(in crate::state) const fn divisor(self) -> u64 {
+        match self {
+            Self::ExitProfiles => 4,
+            Self::EndedThreads | Self::PerfMap => 8,
+            Self::EndedPages | Self::UnregisteredCode => 16,
+        }
     }
 }
 

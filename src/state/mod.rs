@@ -23,49 +23,45 @@
 //! `active_ps.rs`, then `crate::session`.
 
 mod active_ps;
-mod after_sampling;
+mod callbacks;
 mod child_profile;
-pub(crate) mod core_buffer;
 mod core_ps;
-mod crash_file;
-mod describe_session;
+mod crash_facts;
 mod expiring_list;
-mod kept_shares;
-mod lasting_facts;
+mod facts;
 mod marker_limit;
-mod overheads;
 mod pauses;
 mod profiled_threads;
 mod racy_features;
 mod sampler_stage;
 mod session;
-mod session_log;
+mod session_counts;
 #[cfg(all(test, loom))]
 mod session_model;
-mod state_callbacks;
 
-pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler, find_thread};
-pub(crate) use after_sampling::{UnservedCallbacks, disown_callbacks_in_child};
+pub(crate) use active_ps::{
+    ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler, find_thread, lasting_facts,
+};
+pub(crate) use callbacks::{StateCallback, UnservedCallbacks, disown_callbacks_in_child};
 pub(crate) use child_profile::{ChildProfile, ChildText, ProcessPlace};
-pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
-pub(crate) use core_ps::{CORE_PS, CorePs};
-pub(crate) use crash_file::{
-    CategoryFact, ContextLabelFact, CounterFact, CrashFacts, CurrentFacts, Fact, KeyedFacts,
-    ModuleFact, OwnerWord, PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact,
-    all_marker_types, hold_crash_facts_for_fork, set_current_facts,
+pub(crate) use core_ps::{
+    CORE_PS, CorePs, core_buffer, own_lane_index, prepare_own_lane, put_entry,
+};
+pub(crate) use crash_facts::{
+    CrashFacts, CurrentFacts, all_marker_types, hold_crash_facts_for_fork, set_current_facts,
+};
+pub(crate) use expiring_list::{KeptKind, OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES};
+pub(crate) use facts::{
+    CategoryFact, ContextLabelFact, CounterFact, Fact, KeyedFacts, ModuleFact, OwnerWord, PageFact,
+    ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact,
 };
 #[cfg(all(test, not(loom)))]
-pub(crate) use crash_file::{CodeFact, FactBytes};
-pub(crate) use describe_session::describe_session;
-pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;
-pub(crate) use kept_shares::KeptKind;
-pub(crate) use lasting_facts::lasting_facts;
+pub(crate) use facts::{CodeFact, FactBytes};
 pub(crate) use marker_limit::{begin_marker_limit, choose_marker};
-pub(crate) use overheads::OverheadStats;
-#[cfg(test)]
-pub(crate) use overheads::SamplerOverheads;
 pub(crate) use pauses::{OpenPauses, SeenPauses};
 pub(crate) use racy_features::{PauseKind, RacyFeatures};
 pub(crate) use sampler_stage::SamplerEnd;
-pub(crate) use session::{Session, SessionCounts, SessionSettings};
-pub(crate) use state_callbacks::StateCallback;
+pub(crate) use session::{Session, SessionSettings, describe_session};
+#[cfg(test)]
+pub(crate) use session_counts::SamplerOverheads;
+pub(crate) use session_counts::{OverheadStats, SessionCounts};

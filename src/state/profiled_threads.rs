@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::platform::current_process_id;
-use crate::state::kept_shares::KeptKind;
-use crate::state::session::{Session, SessionCounts};
+use crate::state::expiring_list::KeptKind;
+use crate::state::session::Session;
+use crate::state::session_counts::SessionCounts;
 use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
 use crate::types::{KeptLimits, ThreadFilter, ThreadId, ThreadProfilingFeatures, TimeStamp};
 use crate::util::{PsLock, try_vec};
@@ -36,10 +37,11 @@ pub(crate) struct ProfiledThreads {
     /// Ended threads that are completely written and have entries in the buffer.
     dead: VecDeque<OffThreadRef>,
     /// Size of the ended threads, in bytes.
-    ended_bytes: u64,
+    pub(crate) ended_bytes: u64,
     limits: KeptLimits,
-    /// Latest end of the threads that were dropped although they may have entries.
-    complete_since: Option<TimeStamp>,
+    /// Latest end of the threads that were dropped although they may have entries: from then on, no
+    /// thread with entries is missing.
+    pub(crate) complete_since: Option<TimeStamp>,
 }
 
 /// Returns how much memory an ended thread takes in these lists, in bytes.
@@ -178,10 +180,8 @@ impl ProfiledThreads {
             let moved = moved.unlocked_rw_for_locked_profiler();
             moved.update_profiled_thread_data(lock, |moved| moved.live_index = data.live_index);
         }
-        if dropped.is_some() {
-            let session = Arc::clone(&self.session);
-            self.complete_since = self.complete_since.max(dropped.as_ref().and_then(ended_at));
-            self.drop_ended(dropped, &session.counts.dropped_ended_threads, lock);
+        if let Some(dropped) = dropped {
+            self.drop_with_entries(dropped, lock);
         }
         self.drop_excess(lock);
         self.session.thread_changes.raise();
@@ -241,16 +241,6 @@ impl ProfiledThreads {
         self.live.iter().chain(ended).cloned().collect()
     }
 
-    /// Returns the size of the ended threads, in bytes.
-    pub(crate) fn ended_bytes(&self) -> u64 {
-        self.ended_bytes
-    }
-
-    /// Returns the time from which on no thread with entries is missing, if any was dropped.
-    pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
-        self.complete_since
-    }
-
     /// Marks ended threads as completely written, up to the first one that the sampler
     /// `still_writes`. Stores `buffer_end` as the end of their data.
     pub(crate) fn set_written(
@@ -278,8 +268,7 @@ impl ProfiledThreads {
                 self.empty.push_back(ended);
             } else {
                 // It ended before its first sample.
-                let session = Arc::clone(&self.session);
-                self.drop_ended(Some(ended), &session.counts.unsampled_threads, lock);
+                self.drop_ended(ended, |counts| &counts.unsampled_threads, lock);
             }
         }
         self.drop_excess(lock);
@@ -322,20 +311,15 @@ impl ProfiledThreads {
     /// Drops the oldest ended threads while they exceed a limit, and counts them: first those
     /// without entries.
     fn drop_excess(&mut self, lock: &PsLock) {
-        let session = Arc::clone(&self.session);
-        while self.empty.len() > MAX_EMPTY_THREADS
-            || (self.is_too_large() && !self.empty.is_empty())
+        while (self.empty.len() > MAX_EMPTY_THREADS || self.is_too_large())
+            && let Some(dropped) = self.empty.pop_front()
         {
-            let dropped = self.empty.pop_front();
-            self.drop_ended(dropped, &session.counts.dropped_empty_threads, lock);
+            self.drop_ended(dropped, |counts| &counts.dropped_empty_threads, lock);
         }
-        while self.is_too_large() {
-            let dropped = self.dead.pop_front().or_else(|| self.ending.pop_front());
-            if dropped.is_none() {
-                return;
-            }
-            self.complete_since = self.complete_since.max(dropped.as_ref().and_then(ended_at));
-            self.drop_ended(dropped, &session.counts.dropped_ended_threads, lock);
+        while self.is_too_large()
+            && let Some(dropped) = self.dead.pop_front().or_else(|| self.ending.pop_front())
+        {
+            self.drop_with_entries(dropped, lock);
         }
     }
 
@@ -343,14 +327,22 @@ impl ProfiledThreads {
         self.ended_bytes > self.limits.max_bytes
     }
 
-    fn drop_ended(&mut self, dropped: Option<OffThreadRef>, count: &AtomicU64, lock: &PsLock) {
-        if let Some(dropped) = dropped {
-            self.ended_bytes -= ended_bytes(&dropped);
-            SessionCounts::add(count, 1);
-            dropped
-                .unlocked_rw_for_locked_profiler()
-                .clear_profiling_features(lock);
-        }
+    fn drop_with_entries(&mut self, dropped: OffThreadRef, lock: &PsLock) {
+        self.complete_since = self.complete_since.max(ended_at(&dropped));
+        self.drop_ended(dropped, |counts| &counts.dropped_ended_threads, lock);
+    }
+
+    fn drop_ended(
+        &mut self,
+        dropped: OffThreadRef,
+        count: fn(&SessionCounts) -> &AtomicU64,
+        lock: &PsLock,
+    ) {
+        self.ended_bytes -= ended_bytes(&dropped);
+        SessionCounts::add(count(&self.session.counts), 1);
+        dropped
+            .unlocked_rw_for_locked_profiler()
+            .clear_profiling_features(lock);
     }
 }
 
@@ -417,8 +409,8 @@ mod tests {
         }));
         assert_eq!(serials(&threads), [8, 9, 10]);
         assert_eq!(threads.take_expired(100, TimeStamp(18), &lock).len(), 3);
-        assert_eq!(threads.ended_bytes(), 0);
-        assert_eq!(threads.complete_since(), None, "no entry is missing");
+        assert_eq!(threads.ended_bytes, 0);
+        assert_eq!(threads.complete_since, None, "no entry is missing");
     }
 
     /// Returns a thread that the sampler has found. All have the id of the calling thread.
@@ -482,13 +474,13 @@ mod tests {
         let session = session(8 * 10 * bytes, None);
         let mut threads = with_ended(&session, 20, |serial| serial <= 8, &lock);
         assert_eq!(serials(&threads), [1, 2, 3, 4, 5, 6, 7, 8, 19, 20]);
-        assert_eq!(threads.ended_bytes(), 10 * bytes);
+        assert_eq!(threads.ended_bytes, 10 * bytes);
         let counts = || {
             let counts = &session.counts;
             [&counts.dropped_empty_threads, &counts.dropped_ended_threads]
                 .map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
         };
-        assert_eq!((counts(), threads.complete_since()), ([10, 0], None));
+        assert_eq!((counts(), threads.complete_since), ([10, 0], None));
         // The sampler still writes these: it is not known whether they have entries.
         for serial in 21..=26 {
             let thread = OffThreadRef::scripted(serial, "a thread", false, None);
@@ -498,6 +490,6 @@ mod tests {
         }
         assert_eq!(serials(&threads), [5, 6, 7, 8, 21, 22, 23, 24, 25, 26]);
         assert_eq!(counts(), [12, 4]);
-        assert_eq!(threads.complete_since(), Some(TimeStamp(4)));
+        assert_eq!(threads.complete_since, Some(TimeStamp(4)));
     }
 }

@@ -1,7 +1,5 @@
 //! The data of a session that the sampler, snapshots and callers share.
 
-#[cfg(all(test, loom))]
-use loom::sync::atomic::AtomicBool as StopFlag;
 use std::path::PathBuf;
 use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
@@ -9,15 +7,18 @@ use std::sync::atomic::AtomicBool as StopFlag;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+#[cfg(all(test, loom))]
+use loom::sync::atomic::AtomicBool as StopFlag;
+
 use crate::allocations::AllocationCounts;
 use crate::counters::{ApplicationCounter, CounterDescription, CounterReading};
-use crate::state::after_sampling::AfterSampling;
-use crate::state::crash_file::{CrashFacts, KeepsFact, OwnerWord};
-use crate::state::kept_shares::KeptKind;
-use crate::state::overheads::SamplerOverheads;
+use crate::state::callbacks::AfterSampling;
+use crate::state::crash_facts::{CrashFacts, KeepsFact};
+use crate::state::expiring_list::KeptKind;
+use crate::state::facts::{Fact, OwnerWord, SessionFact};
 use crate::state::pauses::Pauses;
 use crate::state::sampler_stage::SamplerStage;
-use crate::state::session_log::SessionLog;
+use crate::state::session_counts::{SamplerOverheads, SessionCounts, SessionLog};
 use crate::symbols::NameCache;
 use crate::types::{
     Features, Generation, KeptLimits, ThreadProfilingFeatures, TimeStamp, UnavailableFeature,
@@ -85,143 +86,6 @@ impl SessionSettings {
             has_parent: false,
             crash_file: None,
         }
-    }
-}
-
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// Counts of the sampler's work, failures and costs.
-        #[derive(Debug, Default)]
-        pub(crate) struct SessionCounts {
-            $($(#[$doc])* pub(crate) $name: AtomicU64,)+
-        }
-
-        impl SessionCounts {
-            /// Returns the name and the value of each count.
-            pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)+]
-            }
-        }
-    };
-}
-
-counts! {
-    /// Most bytes of the capacity that the limits of memory have withheld since the start.
-    withheld_capacity_bytes,
-    /// Ticks for which the sampler woke.
-    ticks,
-    /// Ticks that began more than half an interval late.
-    late_ticks,
-    /// Ticks that came late because the sampler waited for a processor, however little.
-    delayed_ticks,
-    /// Ticks of the schedule that were dropped because the sampler could not run, or because it
-    /// left the processor to the application after a long tick.
-    missed_ticks,
-    /// Ticks of the schedule that were left out because the sampler had used the CPU time that the
-    /// session allows. The samples before them count for them, too.
-    skipped_ticks,
-    /// Ticks that took no samples, because the system had no memory to record them.
-    ticks_without_memory,
-    /// Samples captured by a signal handler.
-    captured_samples,
-    /// Samples of sleeping threads whose stacks the sampler read itself, without waking them.
-    remote_samples,
-    /// Samples of threads that had not run since the previous one.
-    same_samples,
-    /// Requests sent to sleeping threads, whose system calls they may have interrupted with
-    /// `EINTR`.
-    signals_to_sleepers,
-    /// Threads whose sleep state the kernel hides. Each sleep of such a thread is interrupted by a
-    /// signal.
-    hidden_threads,
-    /// Threads whose CPU clock the kernel refuses to read. They have no CPU times, and a signal
-    /// interrupts them on every tick, even while they sleep.
-    threads_without_clock,
-    /// Threads whose context switches the kernel does not report. Counted with the feature
-    /// `contextswitches` only.
-    threads_without_switches,
-    /// Threads whose waits for a processor the kernel does not report. Counted likewise.
-    threads_without_waits,
-    /// Samples of a stack other than the thread's own: a signal stack or the stack of a coroutine,
-    /// for example.
-    samples_on_other_stacks,
-    /// Samples whose stack could not be unwound to its root.
-    truncated_samples,
-    /// Samples among `truncated_samples` whose thread used more stack than is copied: 1 MiB, or as
-    /// much as there was memory for.
-    too_deep_samples,
-    /// Captures that did not fit into the thread's slot and were repeated in a larger one. Each
-    /// counts in `unanswered_ticks`, too.
-    repeated_captures,
-    /// Ticks at which a running thread had a pending request.
-    unanswered_ticks,
-    /// Threads that had an event of their CPU clock, which interrupted them while they ran.
-    threads_with_events,
-    /// Threads whose event the kernel refused, so that signals interrupted them.
-    refused_events,
-    /// Number of times that a thread ran for long without being interrupted by its event.
-    silent_events,
-    /// Samples of running threads that could not be interrupted. They say why, and have no stack.
-    samples_without_stack,
-    /// Requests that the kernel refused to send.
-    refused_signals,
-    /// Number of times that the profiler's handler was found replaced.
-    handler_replacements,
-    /// Threads that exited without unregistering.
-    threads_found_dead,
-    /// Threads that were sampled although they had not registered.
-    unregistered_threads,
-    /// Threads that had not registered and ended before their first sample.
-    unsampled_threads,
-    /// Number of times that the system refused to list the process's threads.
-    refused_thread_lists,
-    /// Threads that found no free capture slot. They have markers and CPU times.
-    threads_without_stacks,
-    /// 1 if the sampler panicked. No samples are taken afterwards.
-    sampler_panics,
-    /// Stacks of sampled allocations that a snapshot of the heap lacks, because they exceed its
-    /// space.
-    unkept_allocation_stacks,
-    /// Sampled allocations and frees of a session that does not profile the main thread, which they
-    /// belong to.
-    allocations_without_track,
-    /// Samples that were dropped because the buffer had no space.
-    dropped_samples,
-    /// Waits of async tasks, or rows of such waits, that were not recorded for lack of space.
-    lost_waits,
-    /// Waits of async tasks that were long enough for an interval, but have none, because there
-    /// were too many.
-    left_out_wait_intervals,
-    /// Ended threads whose entries were dropped with them, because the session kept too many.
-    dropped_ended_threads,
-    /// Ended threads without entries that were dropped because the session kept too many.
-    dropped_empty_threads,
-    /// Unregistered pages that were dropped because the session kept too many.
-    dropped_ended_pages,
-    /// Profiles of child processes that were dropped because the session kept too many.
-    dropped_exit_profiles,
-    /// Bytes of `/tmp/perf-PID.map` that were not read, because the code that it lists exceeds its
-    /// share of the memory.
-    unread_perf_map_bytes,
-    /// CPU time of the sampler thread, in ns.
-    sampler_cpu_ns,
-    /// Time that the handler took for samples, in ns. It is left out of the threads' CPU times.
-    stopped_ns,
-    /// Unwound stacks, their native frames, and the time for unwinding them, in ns.
-    unwound_stacks,
-    unwound_frames,
-    unwind_ns,
-    /// Stacks of markers: those that `unwound_stacks` counts, too, and those with labels only.
-    marker_stacks,
-    /// Frames and time, in ns, of the stacks that were immediately unwound a second time, to
-    /// measure cached rules. 0 without the feature `unwind_benchmark`.
-    repeated_frames,
-    repeated_unwind_ns,
-}
-
-impl SessionCounts {
-    pub(crate) fn add(count: &AtomicU64, number: u64) {
-        count.fetch_add(number, Ordering::Relaxed);
     }
 }
 
@@ -295,7 +159,7 @@ impl Session {
             counters_at_start: Vec::new(),
             allocated_at_start: AllocationCounts::default(),
             crash_facts: None,
-            found_counters: NamedMutex::new("session counters", LockRank::SessionData, Vec::new()),
+            found_counters: shared_data("session counters"),
             counts: SessionCounts::default(),
             overheads: SamplerOverheads::default(),
             pauses: Pauses::new(counts_cpu),
@@ -303,18 +167,10 @@ impl Session {
             after_sampling: AfterSampling::new(),
             stage: SamplerStage::default(),
             thread_changes: ChangeCount::new(),
-            modules: NamedMutex::new(
-                "session modules",
-                LockRank::SessionData,
-                ModuleTable::default(),
-            ),
-            perf_map: NamedMutex::new(
-                "session perf map",
-                LockRank::SessionData,
-                CodeMap::default(),
-            ),
+            modules: shared_data("session modules"),
+            perf_map: shared_data("session perf map"),
             perf_map_bytes: AtomicU64::new(0),
-            names: NamedMutex::new("session names", LockRank::SessionData, NameCache::default()),
+            names: shared_data("session names"),
             stop: StopFlag::new(false),
             sampler_nice: AtomicI32::new(0),
             flushes_requested: AtomicU64::new(0),
@@ -496,4 +352,32 @@ impl Session {
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
+}
+
+/// Returns the facts about the session itself, for its crash file.
+pub(crate) fn describe_session(session: &Session) -> Vec<Fact> {
+    let settings = &session.settings;
+    let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let counts = session.counts.all();
+    let fact = SessionFact {
+        started_ns: session.started_at.0,
+        capacity_bytes: settings.capacity_bytes,
+        interval_ns: ns(settings.interval),
+        max_cpu_ppm: settings.max_cpu_ppm,
+        features: settings.features.bits(),
+        filters: settings.filters.clone(),
+        signal: settings.signal,
+        duration_ns: settings.duration.map(ns),
+        allocation_interval_bytes: settings.allocation_interval_bytes,
+        active_tab_id: settings.active_tab_id,
+        records_overheads: settings.records_overheads,
+        crate_version: env!("CARGO_PKG_VERSION").to_owned(),
+        count_names: counts.iter().map(|(name, _)| (*name).to_owned()).collect(),
+    };
+    vec![fact.into()]
+}
+
+/// Returns the empty data of a session, with the name of its lock.
+fn shared_data<T: Default>(name: &'static str) -> NamedMutex<T> {
+    NamedMutex::new(name, LockRank::SessionData, T::default())
 }

@@ -2,11 +2,11 @@
 //!
 //! The tables of a profile, the JSON writer and the libraries that read debug information end the
 //! process if an allocation fails. So the job asks for the memory before each large step, and ends
-//! with an error instead, or continues with less data (`decode/newest.rs`).
+//! with an error instead, or continues with less data (`decode_newest`).
 //!
 //! A step asks for the tables as if each of them doubled, and small allocations are covered by a
 //! margin. While a session records, the buffer keeps four times its entries free for a save
-//! (`buffer/manager/headroom.rs`).
+//! (`buffer/session_chunks.rs`).
 
 use std::io;
 

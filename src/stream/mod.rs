@@ -21,14 +21,12 @@
 //! - A malformed entry is skipped and counted.
 //! - Every index that is written points into its table.
 //! - Before a step that takes much memory, the job asks for it (`memory.rs`).
-//! - The profiles of child processes are written from files, never held as a whole (`children.rs`).
+//! - The profiles of child processes are written from files, never held as a whole.
 //!
 //! # Read next
-//! `decode/source.rs`, `write/options.rs`, `decode/chunk_stacks.rs`,
-//! `decode/streaming_context.rs`, `resolve/named_stacks.rs`, `resolve/resolved_thread.rs`,
-//! `write/profile.rs`.
+//! `decode/source.rs`, `decode/chunk_stacks.rs`, `decode/streaming_context.rs`,
+//! `resolve/named_stacks.rs`, `write/profile.rs`.
 
-mod children;
 mod decode;
 mod memory;
 mod model;
@@ -36,8 +34,10 @@ mod resolve;
 mod schema;
 mod write;
 
-pub(crate) use children::{FrozenChildren, GatherRequest, Gathering, GatheringLog};
-pub(crate) use decode::{PastProcess, PastScript, ProfileSource, last_entry_ns};
+pub(crate) use decode::{
+    FrozenChildren, GatherRequest, Gathering, GatheringLog, PastProcess, PastScript, ProfileSource,
+    last_entry_ns,
+};
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent, max_wait_rows};
 pub(crate) use memory::{check_memory, is_out_of_memory};

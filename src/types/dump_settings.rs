@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::types::error::NOT_RUNNING;
+
 /// Where dumps go, what they contain, and what causes one. See
 /// [`profiler_set_dumps`](crate::dump::profiler_set_dumps).
 ///
@@ -190,9 +192,7 @@ pub enum DumpError {
 impl fmt::Display for DumpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inactive => f.write_str(
-                "cannot dump: the profiler is not running, expected a session that `profiler_start` started",
-            ),
+            Self::Inactive => write!(f, "cannot dump: {NOT_RUNNING}"),
             Self::Busy => f.write_str(
                 "cannot dump: another dump is being written, expected a request after its end",
             ),

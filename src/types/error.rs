@@ -7,8 +7,15 @@ use std::panic::Location;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::types::ids::ThreadId;
+use crate::types::newtypes::ThreadId;
 use crate::types::signal_name::signal_name;
+
+/// The end of messages about a build without the profiler.
+pub(crate) const NO_PROFILER: &str = "this build contains no profiler, expected Linux on x86_64 or \
+                                      aarch64 and the crate's feature `enabled`";
+/// The end of messages about calls that need a running session.
+pub(crate) const NOT_RUNNING: &str =
+    "the profiler is not running, expected a session that `profiler_start` started";
 
 /// The reason why the profiler did not start, or why control by signals was not set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,9 +114,7 @@ pub enum StreamError {
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inactive => f.write_str(
-                "cannot write a profile: the profiler is not running, expected a session that `profiler_start` started",
-            ),
+            Self::Inactive => write!(f, "cannot write a profile: {NOT_RUNNING}"),
             Self::Io(error) => write!(f, "cannot write the profile: {error}"),
         }
     }
@@ -123,6 +128,11 @@ impl Error for StreamError {
         }
     }
 }
+
+/// Maximum number of levels of processes in the profile of a child process, including the child
+/// itself. The profile of its parent has one more level. Each level takes a few nested calls of the
+/// caller's stack; a browser has two levels.
+pub(crate) const MAX_PROCESS_LEVELS: usize = 16;
 
 /// The reason why the profile of a child process was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -165,9 +175,7 @@ impl fmt::Display for ExitProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("cannot add the child's profile: ")?;
         match self {
-            Self::Inactive => f.write_str(
-                "the profiler is not running, expected a session that `profiler_start` started",
-            ),
+            Self::Inactive => f.write_str(NOT_RUNNING),
             Self::NotJson(error) => {
                 write!(
                     f,
@@ -201,10 +209,7 @@ impl fmt::Display for ExitProfileError {
                      most {max_levels}"
                 )
             }
-            Self::Unsupported => f.write_str(
-                "this build contains no profiler, expected Linux on x86_64 or aarch64 and the \
-                 crate's feature `enabled`",
-            ),
+            Self::Unsupported => f.write_str(NO_PROFILER),
         }
     }
 }
@@ -254,9 +259,7 @@ pub enum SaveError {
 impl fmt::Display for SaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inactive => f.write_str(
-                "cannot save a profile: the profiler is not running, expected a session that `profiler_start` started",
-            ),
+            Self::Inactive => write!(f, "cannot save a profile: {NOT_RUNNING}"),
             Self::NoFolder { path, folder } => {
                 write!(
                     f,
@@ -299,11 +302,8 @@ impl fmt::Display for SaveError {
 impl Error for SaveError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Inactive
-            | Self::NoFolder { .. }
-            | Self::UnknownEnding { .. }
-            | Self::MissingFeature { .. } => None,
             Self::Io { error, .. } => Some(error),
+            _ => None,
         }
     }
 }
@@ -392,10 +392,7 @@ impl fmt::Display for ReadError {
                 ": {path}: got processes within processes, more than {max_levels} levels deep, \
                  expected at most {max_levels}"
             ),
-            Self::Unsupported => f.write_str(
-                ": this build contains no profiler, expected Linux on x86_64 or aarch64 and the \
-                 crate's feature `enabled`",
-            ),
+            Self::Unsupported => write!(f, ": {NO_PROFILER}"),
             Self::TooLarge { max_bytes } => write!(
                 f,
                 ": got more than {max_bytes} bytes of text, expected at most {max_bytes}"
@@ -456,10 +453,7 @@ impl fmt::Display for RescueError {
                 "cannot rescue {}: got no memory for its contents, expected some more than its size",
                 path.display()
             ),
-            Self::Unsupported => f.write_str(
-                "cannot rescue a crash file: this build contains no profiler, expected Linux on \
-                 x86_64 or aarch64 and the crate's feature `enabled`",
-            ),
+            Self::Unsupported => write!(f, "cannot rescue a crash file: {NO_PROFILER}"),
         }
     }
 }
@@ -517,10 +511,7 @@ pub enum SuspendError {
 impl fmt::Display for SuspendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unsupported => f.write_str(
-                "cannot sample the thread: this build contains no profiler, expected Linux on \
-                 x86_64 or aarch64 and the crate's feature `enabled`",
-            ),
+            Self::Unsupported => write!(f, "cannot sample the thread: {NO_PROFILER}"),
             Self::NotRegistered { thread } => write!(
                 f,
                 "cannot sample thread {}: it is not registered, expected a thread that called \

@@ -28,9 +28,6 @@ macro_rules! features {
                 #[doc = concat!("`", $name, "`: ", $doc)]
                 pub const $constant: Self = Self(1 << $bit);
             )+
-        }
-
-        impl Features {
             /// All features, available or not.
             pub(crate) const ALL: Self = Self(0 $(| 1 << $bit)+);
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::types::StartError;
+use crate::types::error::NO_PROFILER;
 
 /// How a request proves that it may store profiles.
 #[derive(Clone, PartialEq, Eq)]
@@ -295,10 +296,7 @@ impl fmt::Display for PushError {
                 "cannot push profiles: got a call from inside the profiler's own work, expected one from \
                  the application's code",
             ),
-            Self::Unsupported => f.write_str(
-                "cannot push profiles: this build contains no profiler, expected Linux on x86_64 or \
-                 aarch64 and the crate's feature `enabled`",
-            ),
+            Self::Unsupported => write!(f, "cannot push profiles: {NO_PROFILER}"),
         }
     }
 }

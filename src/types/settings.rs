@@ -1,11 +1,12 @@
-//! Parameters of a session.
+//! Parameters of a session, the signals that start and stop one, and the limits of what it keeps
+//! outside of the buffer.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::types::control_signals::ControlSignals;
 use crate::types::error::StartError;
 use crate::types::features::Features;
+use crate::types::newtypes::TimeStamp;
 
 /// Accepted sampling intervals. Below 10 µs, a signal takes longer than the interval.
 pub(crate) const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
@@ -454,5 +455,95 @@ impl StartParams {
                 "a union of the constants of Features".to_owned(),
             ),
         }
+    }
+}
+
+/// The signals that start and stop the profiler, and the folder for the profile. See
+/// [`profiler_control_by_signals`](crate::api::profiler_control_by_signals).
+///
+/// By default `SIGUSR1` starts and `SIGUSR2` stops the profiler. The default folder is the working
+/// directory at the time when this value is passed to the profiler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControlSignals {
+    pub(crate) start_signal: Option<i32>,
+    pub(crate) stop_signal: Option<i32>,
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl ControlSignals {
+    /// Returns the default settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the number of the signal that starts the profiler. Accepted are the signals that
+    /// [`StartParams::signal`](crate::types::settings::StartParams::signal) lists.
+    #[must_use]
+    pub fn start_signal(mut self, signal: i32) -> Self {
+        self.start_signal = Some(signal);
+        self
+    }
+
+    /// Sets the number of the signal that saves the profile and stops the profiler. Accepted are
+    /// the signals that [`StartParams::signal`](crate::types::settings::StartParams::signal) lists.
+    #[must_use]
+    pub fn stop_signal(mut self, signal: i32) -> Self {
+        self.stop_signal = Some(signal);
+        self
+    }
+
+    /// Sets the folder where the profile is saved. `MOZ_UPLOAD_DIR` overrides it, if it is set and
+    /// not empty.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+}
+
+/// Limits of one kind of data that a session keeps outside the buffer's chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeptLimits {
+    /// Maximum size of all items, in bytes.
+    pub(crate) max_bytes: u64,
+    /// Maximum age of an item, in ns; `None` for no limit by age.
+    max_age_ns: Option<u64>,
+}
+
+impl KeptLimits {
+    /// Keeps nothing.
+    pub(crate) const NOTHING: Self = Self {
+        max_bytes: 0,
+        max_age_ns: None,
+    };
+
+    /// Limits the items to `max_bytes`, and to the duration of their session if it has one.
+    pub(crate) fn new(max_bytes: u64, duration: Option<Duration>) -> Self {
+        let max_age_ns = duration.and_then(|duration| duration.as_nanos().try_into().ok());
+        Self {
+            max_bytes,
+            max_age_ns,
+        }
+    }
+
+    /// Returns whether an item that ended at `time` is older than the limit.
+    pub(crate) fn is_too_old(&self, time: TimeStamp, now: TimeStamp) -> bool {
+        self.max_age_ns
+            .is_some_and(|max_age_ns| now.since_ns(time) > max_age_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn item_is_too_old_after_the_duration() {
+        let limits = KeptLimits::new(1, Some(Duration::from_nanos(10)));
+        let ended = TimeStamp(100);
+        assert!(!limits.is_too_old(ended, TimeStamp(110)));
+        assert!(limits.is_too_old(ended, TimeStamp(111)));
+        let unlimited = KeptLimits::new(1, None);
+        assert!(!unlimited.is_too_old(ended, TimeStamp(u64::MAX)));
     }
 }

@@ -25,12 +25,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::buffer::chunks::block_index::ChunkNumber;
 use crate::buffer::chunks::slab::Slab;
 use crate::buffer::crash_area::CrashArea;
 use crate::buffer::entries::{Entry, EntryCursor, number_bytes};
 use crate::types::{Generation, TimeStamp};
 use crate::util::{SMALL_TASK_BYTES, allocator_has};
+
+/// Number of a chunk within its session, counted from 0. A recycled chunk gets a new number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ChunkNumber(pub(crate) u64);
 
 /// State of a chunk; the table at the top of this file lists the transitions.
 #[doc(alias = "ProfileBufferChunk::InternalHeader::State")]

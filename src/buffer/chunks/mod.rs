@@ -1,7 +1,5 @@
 //! Chunks: slabs of memory that one writer fills, and the cells that pass them between threads.
 
-#[forbid(unsafe_code)]
-mod block_index;
 mod chunk;
 mod slab;
 mod take_cell;
@@ -10,8 +8,9 @@ mod writing_cell;
 #[forbid(unsafe_code)]
 mod writing_cell_model;
 
-pub(crate) use block_index::{BlockIndex, ChunkNumber};
-pub(crate) use chunk::{Chunk, ChunkState, ChunkWriter, FreshChunk, block_bytes, new_block_bytes};
+pub(crate) use chunk::{
+    Chunk, ChunkNumber, ChunkState, ChunkWriter, FreshChunk, block_bytes, new_block_bytes,
+};
 pub(crate) use slab::all_slab_bytes;
 pub(crate) use take_cell::TakeCell;
 pub(crate) use writing_cell::{HeavyBarrier, WriteGuard, WritingCell};

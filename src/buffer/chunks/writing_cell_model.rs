@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use loom::thread::spawn;
 
-use crate::buffer::chunks::block_index::ChunkNumber;
-use crate::buffer::chunks::chunk::{Chunk, ChunkWriter};
+use crate::buffer::chunks::chunk::{Chunk, ChunkNumber, ChunkWriter};
 use crate::buffer::chunks::writing_cell::WritingCell;
 use crate::types::{Generation, TimeStamp};
 use crate::util::explore_model;

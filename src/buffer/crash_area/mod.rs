@@ -3,7 +3,7 @@
 //! # Purpose
 //! Gives the session's chunks memory in the file, each with a head that says how much of the chunk
 //! is complete. Keeps the facts in the same file. Reads such a file, whatever it holds. Knows
-//! bytes, not their meaning: `state/crash_file/` knows the meaning of the facts.
+//! bytes, not their meaning: `state/facts.rs` knows the meaning of the facts.
 //!
 //! # Threads and locks
 //! Any thread takes pages, gives them back, and adds facts, without a lock.
@@ -18,14 +18,12 @@
 //! - Reading takes memory in proportion to the file's size, and no number in the file is trusted.
 //!
 //! # Read next
-//! `layout.rs`, `area.rs`, `facts_log.rs`, `read.rs`.
+//! `layout.rs`, `area.rs`, `read.rs`.
 
 mod area;
-mod facts_log;
 mod layout;
-mod page_map;
 mod read;
 
 pub(crate) use area::{AreaOwner, AreaPiece, CrashArea};
-pub(crate) use facts_log::MAX_RECORD_BYTES;
+pub(crate) use layout::MAX_RECORD_BYTES;
 pub(crate) use read::{AreaError, AreaHead, FoundChunks, FoundFacts, ReadAt};

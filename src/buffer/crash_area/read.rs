@@ -5,9 +5,9 @@ use std::io;
 use std::ops::Range;
 
 use crate::buffer::crash_area::area::AreaOwner;
-use crate::buffer::crash_area::facts_log::read_records;
 use crate::buffer::crash_area::layout::{
     CHUNK_HEAD_BYTES, ChunkWord, HeadWord, Layout, MAGIC, OWNER_WORDS, PAGE_BYTES, VERSION,
+    read_records,
 };
 use crate::types::{Generation, TimeStamp};
 use crate::util::{WORD_BYTES, try_vec};

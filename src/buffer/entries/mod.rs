@@ -2,17 +2,15 @@
 
 mod entry;
 mod entry_kind;
-mod entry_reader;
-mod entry_writer;
 pub(crate) mod leb128;
 #[cfg(all(test, not(loom)))]
 mod round_trip_tests;
 #[forbid(unsafe_code)]
 mod sample_fields;
 
-pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
+pub(crate) use entry::{
+    Entry, EntryCursor, EntryHead, EntryReader, EntryWriter, large_bytes, number_bytes,
+};
 pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, root_node};
-pub(crate) use entry_reader::EntryReader;
-pub(crate) use entry_writer::{EntryHead, EntryWriter};
 pub(crate) use leb128::{unzigzag, zigzag};
 pub(crate) use sample_fields::{Repeats, SampleFields, TickGap};

@@ -1,9 +1,9 @@
 //! Tests that entries are read back as they were written, whole or cut.
 
-use crate::buffer::entries::entry::{Entry, EntryCursor, large_bytes, number_bytes};
+use crate::buffer::entries::entry::{
+    Entry, EntryCursor, EntryHead, EntryReader, EntryWriter, large_bytes, number_bytes,
+};
 use crate::buffer::entries::entry_kind::EntryKind;
-use crate::buffer::entries::entry_reader::EntryReader;
-use crate::buffer::entries::entry_writer::{EntryHead, EntryWriter};
 
 #[test]
 fn numbers_take_as_many_bytes_as_computed() {

@@ -1,9 +1,8 @@
 //! A sample before its stack, with its repeats while the thread sleeps, and the gaps between the
 //! sampler's ticks that divide these. The sampler writes them, and the decoder reads them.
 
+use crate::buffer::entries::entry::{EntryHead, EntryReader};
 use crate::buffer::entries::entry_kind::EntryKind;
-use crate::buffer::entries::entry_reader::EntryReader;
-use crate::buffer::entries::entry_writer::EntryHead;
 
 /// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
 const MAX_SAMPLE_WEIGHT: u64 = 1 << 20;

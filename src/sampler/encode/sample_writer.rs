@@ -472,14 +472,11 @@ mod tests {
         let snapshot = writer.buffer.snapshot();
         assert!(snapshot.chunks().len() > 2);
         assert_eq!(
-            (
-                snapshot.statistics.recycled_chunks,
-                snapshot.complete_since()
-            ),
+            (snapshot.statistics.recycled_chunks, snapshot.complete_since),
             (0, None)
         );
         writer.buffer.discard_old(|| now, Some(now));
-        let complete_since = writer.buffer.snapshot().complete_since();
+        let complete_since = writer.buffer.snapshot().complete_since;
         assert!(
             complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)),
             "{complete_since:?}"

@@ -104,9 +104,12 @@ struct Node {
 /// The tables of a chunk, built from the entries read so far. The next chunk reuses their memory.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkStacks {
-    is_broken: bool,
+    /// Whether the tables are incomplete after an unreadable entry. Later samples may depend on that
+    /// entry, so they are skipped until the tables begin again.
+    pub(super) is_broken: bool,
     modules: u64,
-    last_time_ns: u64,
+    /// Time of the last sample. The next sample's distance counts from it.
+    pub(super) last_time_ns: u64,
     frames: Vec<ChunkFrame>,
     nodes: Vec<Node>,
     roots: [Option<u32>; ROOT_NODES as usize],
@@ -130,25 +133,10 @@ impl ChunkStacks {
         self.epoch += 1;
     }
 
-    /// Marks the tables as incomplete after an unreadable entry. Later samples may depend on that
-    /// entry, so they are skipped until the tables begin again.
-    pub(crate) fn mark_broken(&mut self) {
-        self.is_broken = true;
-    }
-
-    pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken
-    }
-
     /// Returns the time of the next sample of the chunk, `distance` ns after that of the previous
     /// one.
     pub(crate) fn time_ns(&self, distance: i64) -> u64 {
         self.last_time_ns.wrapping_add(distance as u64)
-    }
-
-    /// Records the time of a sample. The next sample's distance counts from it.
-    pub(crate) fn set_last_time_ns(&mut self, time_ns: u64) {
-        self.last_time_ns = time_ns;
     }
 
     /// Returns the node of a thread's last sample since [`Self::begin`], if there was one. `thread`

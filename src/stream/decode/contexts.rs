@@ -125,7 +125,7 @@ pub(crate) struct ContextInterval {
 /// The intervals of a thread, in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct ContextIntervals {
-    all: Vec<ContextInterval>,
+    pub(crate) all: Vec<ContextInterval>,
     /// Whether the thread's last sample was in the last interval's context.
     is_open: bool,
 }
@@ -161,10 +161,6 @@ impl ContextIntervals {
     pub(super) fn growth_bytes(&self) -> usize {
         2 * size_of_val(self.all.as_slice())
     }
-
-    pub(crate) fn all(&self) -> &[ContextInterval] {
-        &self.all
-    }
 }
 
 #[cfg(test)]
@@ -196,7 +192,7 @@ mod tests {
         ] {
             intervals.add_sample(context, time_ns, last_ns);
         }
-        let all = intervals.all().iter();
+        let all = intervals.all.iter();
         let all: Vec<_> = all
             .map(|interval| (interval.context, interval.start_ns, interval.end_ns))
             .collect();

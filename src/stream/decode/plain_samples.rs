@@ -6,6 +6,7 @@ use crate::stream::decode::chunk_stacks::FrameKey;
 use crate::stream::decode::rows::RowEvent;
 use crate::stream::decode::source::ProfileSource;
 use crate::stream::decode::streaming_context::ProcessStreamingContext;
+use crate::stream::decode::thread_context::ThreadStreamingContext;
 use crate::util::ProgressLogger;
 
 /// A sample of a thread.
@@ -33,17 +34,16 @@ impl PlainSamples {
         let process =
             ProcessStreamingContext::decode(source, &ProgressLogger::unwatched()).expect("memory");
         let stacks = plain_stacks(&process);
-        let of_thread =
-            |thread: &crate::stream::decode::streaming_context::ThreadStreamingContext| {
-                let rows = thread.samples.iter(&process.gaps).map(|row| PlainSample {
-                    time_ns: row.time_ns,
-                    cpu_delta_ns: row.cpu_delta_ns,
-                    event: row.event,
-                    weight: row.weight,
-                    stack: Rc::clone(&stacks[row.stack as usize]),
-                });
-                (thread.thread.serial(), rows.collect())
-            };
+        let of_thread = |thread: &ThreadStreamingContext| {
+            let rows = thread.samples.iter(&process.gaps).map(|row| PlainSample {
+                time_ns: row.time_ns,
+                cpu_delta_ns: row.cpu_delta_ns,
+                event: row.event,
+                weight: row.weight,
+                stack: Rc::clone(&stacks[row.stack as usize]),
+            });
+            (thread.thread.serial(), rows.collect())
+        };
         let threads = process.threads.iter().map(of_thread).collect();
         Self {
             threads,

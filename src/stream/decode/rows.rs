@@ -1,7 +1,6 @@
-//! Stores samples and counter values between decoding and printing, in a few bytes each.
+//! Stores samples between decoding and printing, in a few bytes each, and returns those to print.
 
 use crate::buffer::{EntryReader, EntryWriter, Repeats, unzigzag, zigzag};
-use crate::counters::CounterReading;
 use crate::stream::decode::tick_gaps::{RunTimes, TickGaps};
 
 /// The state of the thread's event loop at a sample.
@@ -92,7 +91,7 @@ impl SampleRow {
 
     /// Returns the repeat of this sample `later_ns` nanoseconds later. The thread has not run in
     /// between.
-    pub(super) fn later_by(self, later_ns: u64) -> Self {
+    fn later_by(self, later_ns: u64) -> Self {
         Self {
             cpu_delta_ns: self.cpu_delta_ns.map(|_| 0),
             weight: 1,
@@ -181,11 +180,12 @@ pub(crate) struct SampleRows {
     /// tick of its repeats.
     rare: EntryWriter,
     rows: u64,
-    idle_rows: u64,
-    /// Ticks that the rows represent in addition to their own.
-    left_out_ticks: u64,
-    /// Number of idle rows that are kept at a long stride.
-    least_idle_rows: u64,
+    /// Number of rows in which the thread has not run since the previous row.
+    pub(super) idle_rows: u64,
+    /// Number of ticks without samples that the rows represent: the sum of each weight minus one.
+    pub(crate) left_out_ticks: u64,
+    /// Number of idle rows that are kept at a long stride: the first and the last of each run.
+    pub(super) least_idle_rows: u64,
     /// Number of rows in which the thread may have run since the previous row.
     running_rows: u64,
     has_running_event: bool,
@@ -271,23 +271,6 @@ impl SampleRows {
     /// Returns the number of all rows, both kept and left out.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
-    }
-
-    /// Returns the number of rows in which the thread has not run since the previous row.
-    pub(crate) fn idle_rows(&self) -> u64 {
-        self.idle_rows
-    }
-
-    /// Returns the number of ticks without samples that rows represent: the sum of each weight
-    /// minus one.
-    pub(crate) fn left_out_ticks(&self) -> u64 {
-        self.left_out_ticks
-    }
-
-    /// Returns the number of idle rows that are kept at a long stride: the first and the last of each
-    /// run.
-    pub(crate) fn least_idle_rows(&self) -> u64 {
-        self.least_idle_rows
     }
 
     /// Returns whether the thread slept nearly all the time. False if it ran an event in the meantime:
@@ -562,46 +545,89 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// The values of a counter: time in ns since the process began, value, and number of operations.
-#[derive(Debug, Default)]
-pub(crate) struct CounterRows {
-    coded: EntryWriter,
-    last: (u64, CounterReading),
-    count: usize,
+/// Iterates over rows, and repeats each for the ticks that were left out after it, if asked.
+///
+/// The repeats are spread evenly up to the next row. They share that row's CPU time with it, because
+/// the thread used it in this time. The last row is not repeated: the thread was not sampled
+/// afterwards.
+pub(crate) struct SpreadRows<I> {
+    rows: I,
+    repeats: bool,
+    repeated: Option<Repeated>,
 }
 
-impl CounterRows {
-    /// Returns how much memory the rows take if their number doubles.
-    pub(super) fn growth_bytes(&self) -> usize {
-        2 * self.coded.bytes().len()
+/// A row that is being repeated, and the row after it.
+struct Repeated {
+    row: SampleRow,
+    next: SampleRow,
+    /// Number of the next repeat, from 1 on.
+    number: u64,
+}
+
+impl Repeated {
+    /// Returns the part of the next row's CPU time that the repeat `number` has.
+    fn cpu_ns(&self, number: u64) -> Option<u64> {
+        let (cpu_ns, parts) = (
+            u128::from(self.next.cpu_delta_ns?),
+            u128::from(self.row.weight),
+        );
+        let up_to = |number: u64| cpu_ns * u128::from(number) / parts;
+        Some((up_to(number) - up_to(number - 1)) as u64)
     }
 
-    pub(crate) fn push(&mut self, time_ns: u64, reading: CounterReading) {
-        let (last_ns, last) = self.last;
-        self.coded
-            .signed(time_ns.wrapping_sub(last_ns) as i64)
-            .signed(reading.count.wrapping_sub(last.count))
-            .number(reading.operations.wrapping_sub(last.operations));
-        self.last = (time_ns, reading);
-        self.count += 1;
+    fn repeat(&self) -> SampleRow {
+        let length_ns = u128::from(self.next.time_ns.saturating_sub(self.row.time_ns));
+        let later_ns = length_ns * u128::from(self.number) / u128::from(self.row.weight);
+        SampleRow {
+            cpu_delta_ns: self.cpu_ns(self.number),
+            // The thread may have run other events in the meantime.
+            event: self.row.event,
+            ..self.row.later_by(later_ns as u64)
+        }
+    }
+}
+
+impl<I: Iterator<Item = SampleRow>> SpreadRows<I> {
+    pub(crate) fn new(rows: I, repeats: bool) -> Self {
+        Self {
+            rows,
+            repeats,
+            repeated: None,
+        }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
+    /// Returns the row, and keeps it if it is to be repeated.
+    fn begin(&mut self, row: SampleRow) -> SampleRow {
+        if row.weight > 1 && self.repeats {
+            self.repeated = self.rows.next().map(|next| Repeated {
+                row,
+                next,
+                number: 1,
+            });
+        }
+        SampleRow { weight: 1, ..row }
     }
+}
 
-    /// Returns the times with the growth since the previous row. The first row has the value itself.
-    pub(crate) fn deltas(&self) -> impl Iterator<Item = (u64, CounterReading)> {
-        let mut coded = EntryReader::new(self.coded.bytes());
-        let mut time_ns = 0u64;
-        std::iter::from_fn(move || {
-            time_ns = time_ns.wrapping_add(coded.signed()? as u64);
-            let growth = CounterReading {
-                count: coded.signed()?,
-                operations: coded.number()?,
-            };
-            Some((time_ns, growth))
-        })
+impl<I: Iterator<Item = SampleRow>> Iterator for SpreadRows<I> {
+    type Item = SampleRow;
+
+    fn next(&mut self) -> Option<SampleRow> {
+        let Some(repeated) = &mut self.repeated else {
+            let row = self.rows.next()?;
+            return Some(self.begin(row));
+        };
+        if repeated.number < repeated.row.weight {
+            let row = repeated.repeat();
+            repeated.number += 1;
+            return Some(row);
+        }
+        let row = SampleRow {
+            cpu_delta_ns: repeated.cpu_ns(repeated.row.weight),
+            ..repeated.next
+        };
+        self.repeated = None;
+        Some(self.begin(row))
     }
 }
 
@@ -751,21 +777,6 @@ mod tests {
         assert_eq!(thinned(&mut samples, 2), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
         assert_eq!(thinned(&mut samples, 3), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
         assert_eq!(thinned(&mut samples, u64::MAX), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
-
-        let mut counter = CounterRows::default();
-        assert!(counter.is_empty());
-        [(10, 500), (20, 700), (30, 650)]
-            .iter()
-            .for_each(|&(time, count)| {
-                let operations = time / 10;
-                counter.push(time, CounterReading { count, operations });
-            });
-        let growth =
-            |(time, growth): (u64, CounterReading)| (time, growth.count, growth.operations);
-        assert_eq!(
-            counter.deltas().map(growth).collect::<Vec<_>>(),
-            [(10, 500, 1), (20, 200, 1), (30, -50, 1)]
-        );
     }
 
     fn row(time_ns: u64, weight: u64) -> SampleRow {
@@ -847,8 +858,8 @@ mod tests {
                     assert!(pair[0].1 <= stride, "{context}");
                 }
                 let least = rows.len() as u64 - 1;
-                assert!(least >= samples.least_idle_rows(), "{context}");
-                assert_eq!(samples.least_idle_rows(), count.min(2));
+                assert!(least >= samples.least_idle_rows, "{context}");
+                assert_eq!(samples.least_idle_rows, count.min(2));
             }
         }
     }
@@ -1030,5 +1041,39 @@ mod tests {
             },
             1000
         ));
+    }
+
+    #[test]
+    fn rows_are_repeated_up_to_the_next_one_and_share_its_cpu_time() {
+        let row = |stack, time_ns, cpu_delta_ns, weight| SampleRow {
+            stack,
+            time_ns,
+            cpu_delta_ns,
+            event: RowEvent::Unknown,
+            weight,
+        };
+        let rows = [
+            row(1, 100, Some(7), 1),
+            row(2, 200, Some(10), 4),
+            row(3, 300, Some(42), 2),
+            row(4, 400, None, 3),
+        ];
+        let spread: Vec<_> = SpreadRows::new(rows.into_iter(), true).collect();
+        assert_eq!(
+            spread,
+            [
+                row(1, 100, Some(7), 1),
+                row(2, 200, Some(10), 1),
+                row(2, 225, Some(10), 1),
+                row(2, 250, Some(11), 1),
+                row(2, 275, Some(10), 1),
+                row(3, 300, Some(11), 1),
+                row(3, 350, None, 1),
+                row(4, 400, None, 1),
+            ]
+        );
+        assert_eq!(SpreadRows::new([].into_iter(), true).next(), None);
+        let plain: Vec<_> = SpreadRows::new(rows.into_iter(), false).collect();
+        assert_eq!(plain, rows.map(|row| SampleRow { weight: 1, ..row }));
     }
 }

@@ -1,20 +1,24 @@
-//! The data from which a profile is made: a session at one moment.
+//! The data from which a profile is made: a session at one moment. A process that has ended has left
+//! it in its crash file, and child processes that still run send their own while the profile is written.
 
+use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::buffer::BufferSnapshot;
+use crate::buffer::{Block, BufferSnapshot, EntryKind};
 use crate::counters::{CounterDescription, CounterReading, KnownCounter};
 use crate::labels::script_function;
+use crate::markers::{DecodedMarker, DescribedType};
 use crate::platform::ProcessStart;
 use crate::state::{ChildProfile, OpenPauses, OverheadStats, Session};
-use crate::stream::children::FrozenChildren;
-use crate::stream::decode::past_process::PastProcess;
-use crate::stream::decode::rows::CounterRows;
+use crate::stream::decode::process_data::CounterRows;
 use crate::threads::OffThreadRef;
 use crate::types::{
-    CategoryInfo, Page, ProcessId, ScriptDescription, ThreadId, TimeStamp, all_categories,
+    CategoryInfo, Page, ProcessId, ScriptDescription, Symbolicate, ThreadId, TimeStamp,
+    all_categories,
 };
 use crate::unwind::{ModuleTable, NamedCode};
+use crate::util::NumberMap;
 
 /// A frozen session. It can be streamed any number of times, even after the session has ended.
 #[derive(Clone, Debug)]
@@ -121,15 +125,10 @@ impl ProfileSource {
     /// Returns the time before which data is left out of the profile, in ns since the process
     /// began. Such data is older than the session's duration, or earlier than the requested start.
     pub(crate) fn cut_ns(&self) -> u64 {
-        let duration = self
-            .session
-            .settings
-            .duration
-            .map(|duration| duration.as_nanos());
+        let duration = self.session.settings.duration.map(|time| time.as_nanos());
         let duration_ns = duration.map_or(u64::MAX, |ns| ns.try_into().unwrap_or(u64::MAX));
-        let duration_cut_ns = self
-            .ns_since_start(self.taken_at)
-            .saturating_sub(duration_ns);
+        let taken_ns = self.ns_since_start(self.taken_at);
+        let duration_cut_ns = taken_ns.saturating_sub(duration_ns);
         duration_cut_ns.max(self.since.map_or(0, |since| self.ns_since_start(since)))
     }
 
@@ -166,10 +165,140 @@ impl ProfileSource {
     pub(crate) fn earliest_ns_of_process(&self) -> Option<u64> {
         let cut_ns = self.cut_ns().min(self.ns_since_start(self.taken_at));
         let is_cut = cut_ns > self.ns_since_start(self.session.started_at);
-        let of_buffer = self
-            .buffer
-            .complete_since()
-            .map(|time| self.ns_since_start(time));
+        let complete_since = self.buffer.complete_since;
+        let of_buffer = complete_since.map(|time| self.ns_since_start(time));
         of_buffer.max(is_cut.then_some(cut_ns))
     }
+}
+
+/// A script function of another process.
+#[derive(Clone, Debug)]
+pub(crate) struct PastScript {
+    pub(crate) name: String,
+    pub(crate) file: String,
+    /// Everything but the texts.
+    pub(crate) rest: ScriptDescription<'static>,
+}
+
+/// A process that has ended.
+#[derive(Debug, Default)]
+pub(crate) struct PastProcess {
+    /// The types of markers, by number.
+    pub(crate) marker_types: NumberMap<DescribedType>,
+    /// All categories that labels and markers may use.
+    pub(crate) categories: Vec<&'static CategoryInfo>,
+    /// The script functions, by number.
+    pub(crate) scripts: NumberMap<PastScript>,
+    /// The keys and values of the labels of contexts, by number.
+    pub(crate) context_labels: NumberMap<(String, String)>,
+    /// Whether the process still ran when its file was read.
+    pub(crate) is_alive: bool,
+    /// When the newest entry was recorded; `None` without entries.
+    pub(crate) last_entry: Option<TimeStamp>,
+    /// When the process noted its counts last.
+    pub(crate) counted_at: Option<TimeStamp>,
+    /// Numbers of what the file lacks or has damaged, by name.
+    pub(crate) losses: Vec<(&'static str, u64)>,
+}
+
+impl PastProcess {
+    /// Returns the script function with this number.
+    pub(crate) fn script(&self, number: u32) -> Option<ScriptDescription<'_>> {
+        let script = self.scripts.get(&u64::from(number))?;
+        Some(ScriptDescription {
+            name: &script.name,
+            file: &script.file,
+            ..script.rest
+        })
+    }
+}
+
+/// Returns the latest time of an entry, in ns since the process began.
+pub(crate) fn last_entry_ns(buffer: &BufferSnapshot) -> Option<u64> {
+    let mut last = None;
+    for chunk in buffer.chunks() {
+        let mut sample_ns = 0u64;
+        // A malformed block ends its chunk.
+        for block in chunk.map_while(Result::ok) {
+            last = last.max(time_of(block, &mut sample_ns));
+        }
+    }
+    last
+}
+
+fn time_of(Block { mut entry, .. }: Block<'_>, sample_ns: &mut u64) -> Option<u64> {
+    match entry.kind()? {
+        EntryKind::Sample | EntryKind::Same => {
+            let (_, distance) = (entry.number()?, entry.signed()?);
+            *sample_ns = sample_ns.wrapping_add(distance as u64);
+            Some(*sample_ns)
+        }
+        EntryKind::Modules => {
+            *sample_ns = 0;
+            None
+        }
+        EntryKind::Marker => Some(DecodedMarker::read(&mut entry)?.last_ns()),
+        EntryKind::Counter => {
+            let (_, time_ns) = (entry.number()?, entry.number()?);
+            Some(time_ns)
+        }
+        EntryKind::Pause
+        | EntryKind::Resume
+        | EntryKind::PauseSampling
+        | EntryKind::ResumeSampling
+        | EntryKind::Overhead
+        | EntryKind::Wait
+        | EntryKind::TickGap => entry.number(),
+        EntryKind::EventProbe | EntryKind::Backtrace => None,
+    }
+}
+
+/// What the options of a job say about the profiles of running children.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GatherRequest {
+    /// Earlier data is left out.
+    pub(crate) since: Option<TimeStamp>,
+    /// Maximum number of rows of samples and markers in all threads of one child together.
+    pub(crate) max_rows: u64,
+    pub(crate) symbolicate: Symbolicate,
+    /// A child that makes no progress for this long is left out.
+    pub(crate) child_timeout: Duration,
+    /// Whether threads that sleep alike may be shown as one track.
+    pub(crate) merges_alike: bool,
+    /// The clock that the times of all processes refer to.
+    pub(crate) clock: ProcessStart,
+}
+
+/// The children that ran when a profile was taken. Each holds a frozen profile of its own until
+/// this is dropped.
+pub(crate) trait FrozenChildren: Send + Sync + Debug {
+    /// Begins to gather the profiles. All children write at the same time.
+    fn gather(&self, request: &GatherRequest) -> Box<dyn Gathering>;
+}
+
+/// Profiles that are being gathered.
+pub(crate) trait Gathering {
+    /// Returns the earliest start of the children's sessions and the latest time at which one of
+    /// them was frozen. Waits for the children that have not told these times yet, up to the
+    /// time-out.
+    fn times(&mut self) -> Option<(TimeStamp, TimeStamp)>;
+
+    /// Waits for the next profile, and returns it. Returns `None` once each child's profile was
+    /// returned or given up.
+    fn next_profile(&mut self) -> Option<ChildProfile>;
+
+    /// Returns the share of the work that is done, from 0 to 1.
+    fn proportion(&self) -> f32;
+
+    /// Returns what happened. Called last.
+    fn take_log(&mut self) -> GatheringLog;
+}
+
+/// What happened while profiles were gathered.
+#[derive(Clone, Debug)]
+pub(crate) struct GatheringLog {
+    pub(crate) begun: TimeStamp,
+    pub(crate) ended: TimeStamp,
+    /// One text for each event, such as a child that was left out, and the reason.
+    pub(crate) events: Vec<(TimeStamp, String)>,
 }

@@ -9,39 +9,37 @@ use crate::counters::{CounterReading, KnownCounter};
 use crate::markers::{DecodedMarker, DecodedPayload};
 use crate::model::UniqueStacks;
 use crate::stream::decode::chunk_stacks::{ChunkStacks, FrameKey, FrameResolver};
-use crate::stream::decode::contexts::{ContextIntervals, Contexts};
-use crate::stream::decode::entry_counts::{EntryClass, EntryCounts};
-use crate::stream::decode::event_delays::{EventProbes, max_probe_gap_ns};
-use crate::stream::decode::marker_index::MarkerIndex;
-use crate::stream::decode::overheads::{Overhead, Overheads};
-use crate::stream::decode::paused_ranges::PausedRanges;
-use crate::stream::decode::rows::{CounterRows, RowEvent, SampleRow, SampleRows, cut_before};
-use crate::stream::decode::sleeping_place::sleeping_place;
+use crate::stream::decode::contexts::Contexts;
+use crate::stream::decode::process_data::{
+    CounterRows, EntryClass, EntryCounts, Overhead, Overheads, PausedRanges, TaskWaitEntry,
+    TaskWaits,
+};
+use crate::stream::decode::rows::{RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::decode::source::ProfileSource;
-use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
-use crate::stream::decode::thread_index::ThreadIndex;
+use crate::stream::decode::thread_context::ThreadStreamingContext;
 use crate::stream::decode::tick_gaps::TickGaps;
 use crate::stream::memory::check_memory;
-use crate::threads::OffThreadRef;
 use crate::types::CategoryInfo;
 use crate::unwind::LoadedModule;
 use crate::util::{NumberMap, ProgressLocation, ProgressLogger, TextTable};
 
-/// The buffer's contents for one thread.
-#[derive(Debug)]
-pub(crate) struct ThreadStreamingContext {
-    pub(crate) thread: OffThreadRef,
-    pub(crate) samples: SampleRows,
-    /// Whether the idle rows are left out as far as possible: see
-    /// [`ProcessStreamingContext::thin_sleepers`].
-    is_thinned: bool,
-    /// The markers by their latest time.
-    pub(crate) markers: MarkerIndex,
-    pub(crate) probes: EventProbes,
-    /// When the thread's samples were in which context.
-    pub(crate) contexts: ContextIntervals,
-    /// The stack at which the thread slept, if it slept throughout the profile, at one place.
-    pub(crate) asleep_at: Option<u32>,
+/// Decodes the source. Without memory for it, leaves out the older half of the source's chunks until
+/// the rest fits.
+///
+/// # Errors
+/// The memory does not suffice for the newest chunk.
+pub(crate) fn decode_newest(
+    source: &mut ProfileSource,
+    progress: &ProgressLogger,
+) -> io::Result<ProcessStreamingContext> {
+    loop {
+        let decoded = ProcessStreamingContext::decode(source, progress)
+            .and_then(|process| check_memory(process.unnamed_bytes()).map(|()| process));
+        match decoded {
+            Err(_) if source.buffer.leave_out_older_half() => {}
+            decoded => return decoded,
+        }
+    }
 }
 
 /// Size of the entries that are decoded between two checks of the memory, in bytes.
@@ -69,7 +67,7 @@ pub(crate) struct ProcessStreamingContext {
     pub(crate) marker_types: UsedMarkerTypes,
     /// For each marker stack, by its number: its index in `stacks`, and the time at which it was
     /// copied.
-    pub(crate) marker_stacks: NumberMap<(u32, u64)>,
+    marker_stacks: NumberMap<(u32, u64)>,
     /// Number of payloads among the markers printed so far that could not be read back.
     pub(crate) spoiled_payloads: Cell<u64>,
     pub(crate) paused_ranges: PausedRanges,
@@ -205,7 +203,7 @@ impl ProcessStreamingContext {
                 });
                 if read.is_none() {
                     self.entry_counts.malformed += 1;
-                    stacks.mark_broken();
+                    stacks.is_broken = true;
                 }
             }
             self.chunks_with_markers
@@ -262,6 +260,12 @@ impl ProcessStreamingContext {
         check_memory(MIN_BYTES + 2 * self.unnamed_bytes()).is_ok()
     }
 
+    /// Returns the index of a marker's stack, and the time at which it was copied.
+    pub(crate) fn stack_of_marker(&self, marker: &DecodedMarker<'_>) -> Option<(u32, u64)> {
+        let stack = self.marker_stacks.get(&marker.stack).copied();
+        stack.filter(|_| marker.stack != 0)
+    }
+
     /// Returns the number of addresses in the profile's stacks.
     pub(crate) fn count_addresses(&self) -> u64 {
         let is_address = |frame: &&FrameKey| {
@@ -316,7 +320,7 @@ impl ProcessStreamingContext {
                 Some(EntryClass::Marker)
             }
             EntryKind::Backtrace => {
-                if stacks.is_broken() {
+                if stacks.is_broken {
                     return None;
                 }
                 let (number, time_ns) = (entry.number()?, entry.number()?);
@@ -326,7 +330,7 @@ impl ProcessStreamingContext {
                 Some(EntryClass::Backtrace)
             }
             EntryKind::Wait => {
-                if stacks.is_broken() {
+                if stacks.is_broken {
                     return None;
                 }
                 let (time_ns, weight_ns, interval_ns) =
@@ -417,7 +421,7 @@ impl ProcessStreamingContext {
         stacks: &mut ChunkStacks,
     ) -> Option<EntryClass> {
         let kind = entry.kind()?;
-        if !matches!(kind, EntryKind::Sample | EntryKind::Same) || stacks.is_broken() {
+        if !matches!(kind, EntryKind::Sample | EntryKind::Same) || stacks.is_broken {
             return None;
         }
         let fields = SampleFields::read_plain(&mut entry)?;
@@ -434,7 +438,7 @@ impl ProcessStreamingContext {
             stacks.set_last_node(thread, node);
             (node, stack, EntryClass::RepeatedSample)
         };
-        stacks.set_last_time_ns(time_ns);
+        stacks.last_time_ns = time_ns;
         let thread = &mut self.threads[thread];
         thread
             .contexts
@@ -454,12 +458,12 @@ impl ProcessStreamingContext {
         thread_index: &ThreadIndex,
         stacks: &mut ChunkStacks,
     ) -> Option<EntryClass> {
-        if stacks.is_broken() {
+        if stacks.is_broken {
             return None;
         }
         let fields = SampleFields::read(entry)?;
         let time_ns = stacks.time_ns(fields.distance_ns);
-        stacks.set_last_time_ns(time_ns);
+        stacks.last_time_ns = time_ns;
         let repeats = fields.repeats;
         let thread = thread_index.get(fields.thread);
         if thread.is_none() {
@@ -509,7 +513,7 @@ impl ProcessStreamingContext {
     /// Returns the number of ticks that were left out and that samples count for.
     pub(crate) fn left_out_ticks(&self) -> u64 {
         self.threads.iter().fold(0, |sum: u64, thread| {
-            sum.saturating_add(thread.samples.left_out_ticks())
+            sum.saturating_add(thread.samples.left_out_ticks)
         })
     }
 
@@ -543,14 +547,14 @@ impl ProcessStreamingContext {
         };
         let (rows, idle, least_idle) = (
             sum(false, &SampleRows::rows),
-            sum(false, &SampleRows::idle_rows),
-            sum(false, &SampleRows::least_idle_rows),
+            sum(false, &|rows| rows.idle_rows),
+            sum(false, &|rows| rows.least_idle_rows),
         );
         let of_sleepers = sum(true, &|rows| rows.kept_rows(gaps));
         let markers: u64 = self
             .threads
             .iter()
-            .map(|thread| (thread.markers.len() + thread.contexts.all().len()) as u64)
+            .map(|thread| (thread.markers.len() + thread.contexts.all.len()) as u64)
             .sum();
         let waits = self.task_waits.limit_rows(max_rows);
         let max_rows = max_rows
@@ -580,62 +584,70 @@ impl ProcessStreamingContext {
     }
 }
 
-impl ThreadStreamingContext {
-    fn new(thread: &OffThreadRef) -> Self {
-        Self {
-            thread: thread.clone(),
-            samples: SampleRows::default(),
-            is_thinned: false,
-            markers: MarkerIndex::default(),
-            probes: EventProbes::default(),
-            contexts: ContextIntervals::default(),
-            asleep_at: None,
+/// The positions of threads in a profile, by serial number.
+#[derive(Debug)]
+struct ThreadIndex {
+    /// The slots, a power of two in number. Each is empty or holds a serial number and its
+    /// position. Threads that were registered one after another have adjacent slots, and are found
+    /// without a hash.
+    near: Vec<Option<(u64, usize)>>,
+    /// Threads whose slot in `near` is taken by another thread.
+    far: NumberMap<usize>,
+}
+
+impl ThreadIndex {
+    /// Makes the index from serial numbers in the order of the profile.
+    fn new(serials: impl ExactSizeIterator<Item = u64>) -> Self {
+        let slots = (serials.len() * 4).next_power_of_two();
+        let mut index = Self {
+            near: vec![None; slots],
+            far: NumberMap::default(),
+        };
+        for (position, serial) in serials.enumerate() {
+            let slot = index.slot(serial);
+            match &mut index.near[slot] {
+                Some(_) => _ = index.far.insert(serial, position),
+                free => *free = Some((serial, position)),
+            }
+        }
+        index
+    }
+
+    fn slot(&self, serial: u64) -> usize {
+        serial as usize & (self.near.len() - 1)
+    }
+
+    #[inline]
+    fn get(&self, serial: u64) -> Option<usize> {
+        match self.near[self.slot(serial)] {
+            Some((near, position)) if near == serial => Some(position),
+            _ if self.far.is_empty() => None,
+            _ => self.far.get(&serial).copied(),
         }
     }
+}
 
-    /// Returns a function that maps ascending times to event delays, as far as the thread's probes
-    /// show them.
-    pub(crate) fn probed_delays(&self, source: &ProfileSource) -> impl FnMut(u64) -> Option<u64> {
-        let registration = self.thread.unlocked_const_reader_and_atomic_rw();
-        let end = registration
-            .unregistered_at()
-            .map_or(source.taken_at, |time| time.min(source.taken_at));
-        let interval_ns = source.session.settings.interval.as_nanos() as u64;
-        self.probes
-            .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Returns what [`Self::asleep_at`] is to be. `stacks` has the stacks of all threads.
-    fn find_place_of_sleep(
-        &self,
-        source: &ProfileSource,
-        stacks: &UniqueStacks<FrameKey>,
-    ) -> Option<u32> {
-        let registration = self.thread.unlocked_const_reader_and_atomic_rw();
-        let info = registration.info();
-        let begin_ns = (source.ns_since_start(source.session.started_at)).max(source.cut_ns());
-        let was_there = source.ns_since_start(info.registered_at) <= begin_ns
-            && registration.unregistered_at().is_none()
-            && !info.is_main;
-        let is_all = self.markers.len() == 0
-            && self.probes.is_empty()
-            && self.contexts.all().is_empty()
-            && self.samples.slept();
-        match was_there && is_all {
-            true => sleeping_place(self.samples.stacks(), stacks),
-            false => None,
+    #[test]
+    fn get_finds_exactly_the_given_threads() {
+        let cases: [&[u64]; 5] = [
+            &[],
+            &[7],
+            &[1, 2, 3],
+            &[1, 17, 33, 49, 2, u64::MAX],
+            &[0, 1 << 40, 5, 1 << 50],
+        ];
+        for serials in cases {
+            let index = ThreadIndex::new(serials.iter().copied());
+            for (position, &serial) in serials.iter().enumerate() {
+                assert_eq!(index.get(serial), Some(position), "{serial} of {serials:?}");
+            }
+            for unknown in [4, 65, 1 << 41, u64::MAX - 1] {
+                assert_eq!(index.get(unknown), None, "{unknown} in {serials:?}");
+            }
         }
-    }
-
-    /// Returns whether the thread ended before the cut and has no sample or marker after it, so
-    /// that it is left out of the profile.
-    fn ended_before_cut(&self, source: &ProfileSource) -> bool {
-        let ended_at = self
-            .thread
-            .unlocked_const_reader_and_atomic_rw()
-            .unregistered_at()
-            .map(|time| source.ns_since_start(time));
-        let ended = ended_at.is_some_and(|ended_ns| ended_ns < source.cut_ns());
-        ended && self.samples.rows() == 0 && self.markers.len() == 0
     }
 }

@@ -190,7 +190,7 @@ impl ModelBuilder<'_> {
             kind: source.process_type.clone(),
             started_ns: Some(0),
             ended_ns: shutdown.then(|| time(source.ns_since_start(source.taken_at))),
-            paused_ranges: process.paused_ranges.all().to_vec(),
+            paused_ranges: process.paused_ranges.ranges.clone(),
             pages: json_text(|json| {
                 json.array(|json| write_pages(json, &source.pages));
             }),
@@ -265,15 +265,11 @@ impl ModelBuilder<'_> {
     /// counters of a process without a thread.
     fn placeholder_main_thread(&self) -> Thread {
         Thread {
-            process: 0,
             name: MAIN_THREAD_NAME.to_owned(),
             tid: self.source.process.to_number().to_string(),
             is_main: true,
             registered_ns: Some(0),
-            unregistered_ns: None,
-            asleep_at: None,
-            samples: Samples::default(),
-            markers: Markers::default(),
+            ..Thread::default()
         }
     }
 
@@ -303,14 +299,12 @@ impl ModelBuilder<'_> {
             let text = self.labels_of(profile, self.stacks[interval.stack as usize]);
             let text = FieldValue::UniqueText(profile.intern(&text));
             let mut fields: Fields = vec![(text_key, text)];
-            for (key, value) in self.process.contexts.fields(self.source, interval.context) {
-                let value = FieldValue::UniqueText(profile.intern(&value));
-                fields.push((profile.intern(&key), value));
-            }
+            self.add_context_fields(profile, &mut fields, interval.context);
+            let start_ns = interval.time_ns.saturating_sub(interval.interval_ns);
             markers.push(Marker {
                 name,
                 phase: MarkerPhase::Interval,
-                start_ns: Some(time(interval.time_ns.saturating_sub(interval.interval_ns))),
+                start_ns: Some(time(start_ns)),
                 end_ns: Some(time(interval.time_ns)),
                 category: IDLE_INDEX.into(),
                 payload: Some(MarkerPayload {
@@ -322,15 +316,12 @@ impl ModelBuilder<'_> {
         }
         let started = self.source.session.started_at;
         profile.threads.push(Thread {
-            process: 0,
             name: WAITING_TASKS.to_owned(),
             tid: waiting_tasks_tid(self.source.process.to_number().into()).to_string(),
-            is_main: false,
             registered_ns: Some(time(self.source.ns_since_start(started))),
-            unregistered_ns: None,
-            asleep_at: None,
             samples,
             markers,
+            ..Thread::default()
         });
         Ok(())
     }
@@ -345,6 +336,13 @@ impl ModelBuilder<'_> {
         labels.join(" → ")
     }
 
+    fn add_context_fields(&self, profile: &mut ProfileModel, fields: &mut Fields, context: u32) {
+        for (key, value) in self.process.contexts.fields(self.source, context) {
+            let value = FieldValue::UniqueText(profile.intern(&value));
+            fields.push((profile.intern(&key), value));
+        }
+    }
+
     /// Adds an interval for each time in which the thread's samples had one context.
     fn add_contexts(
         &self,
@@ -355,17 +353,11 @@ impl ModelBuilder<'_> {
         const CHECKED_INTERVALS: usize = 4096;
         let type_name = profile.intern(SAMPLE_CONTEXT);
         let name = profile.intern(CONTEXT_NAME);
-        for intervals in context.contexts.all().chunks(CHECKED_INTERVALS) {
+        for intervals in context.contexts.all.chunks(CHECKED_INTERVALS) {
             check_memory(MARKER_FACTOR * MARKER_STEP_BYTES)?;
             for interval in intervals {
-                let fields = self.process.contexts.fields(self.source, interval.context);
-                let fields: Fields = fields
-                    .iter()
-                    .map(|(key, value)| {
-                        let value = FieldValue::UniqueText(profile.intern(value));
-                        (profile.intern(key), value)
-                    })
-                    .collect();
+                let mut fields = Fields::new();
+                self.add_context_fields(profile, &mut fields, interval.context);
                 markers.push(Marker {
                     name,
                     phase: MarkerPhase::Interval,
@@ -389,12 +381,8 @@ impl ModelBuilder<'_> {
         markers: &mut Markers,
         marker: &DecodedMarker<'_>,
     ) {
-        let stack = self
-            .process
-            .marker_stacks
-            .get(&marker.stack)
-            .filter(|_| marker.stack != 0);
-        let stack = stack.map(|&(stack, time_ns)| {
+        let stack = self.process.stack_of_marker(marker);
+        let stack = stack.map(|(stack, time_ns)| {
             let stack = self.stacks[stack as usize];
             (without_own_functions(profile, stack), time(time_ns))
         });

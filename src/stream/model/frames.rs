@@ -13,7 +13,7 @@ use crate::stream::resolve::{
 };
 use crate::symbols::{AddressName, SampledAddress};
 use crate::types::{IDLE_INDEX, ScriptDescription, Wait};
-use crate::unwind::LoadedModule;
+use crate::unwind::{LoadedModule, module_at};
 
 /// Adds frames to the model, each with the functions at its address.
 pub(super) struct FrameBuilder<'a> {
@@ -158,7 +158,7 @@ impl<'a> FrameBuilder<'a> {
                 (function.line, function.column),
             )];
         }
-        let index = self.locations.module_at(at);
+        let index = module_at(&self.process.modules, at);
         let origin = match index {
             Some(index) => Origin {
                 module: Some(self.modules[index]),

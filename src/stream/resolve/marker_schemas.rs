@@ -89,7 +89,7 @@ impl MarkerTypes {
     pub(crate) fn of_profile(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
         let mut types = Self::default();
         let used = &process.marker_types;
-        let has_contexts = |thread: &ThreadStreamingContext| !thread.contexts.all().is_empty();
+        let has_contexts = |thread: &ThreadStreamingContext| !thread.contexts.all.is_empty();
         if process.threads.iter().any(has_contexts) {
             let keys = process.contexts.keys(source);
             let mut schema = in_chart_and_table();

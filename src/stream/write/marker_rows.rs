@@ -38,12 +38,8 @@ impl MarkerContext<'_> {
         thread: &mut ResolvedThread<'a>,
     ) {
         // Resolve the stack first, so that its number does not depend on the payload's code.
-        let stack = self
-            .process
-            .marker_stacks
-            .get(&marker.stack)
-            .filter(|_| marker.stack != 0);
-        let stack = stack.map(|&(stack, time_ns)| (thread.stack_outside(stack), time_ns));
+        let stack = self.process.stack_of_marker(marker);
+        let stack = stack.map(|(stack, time_ns)| (thread.stack_outside(stack), time_ns));
         let failure = match marker.payload {
             DecodedPayload::Typed { number, bytes } => self
                 .write_typed(json, marker, thread, stack, number, bytes)
@@ -80,19 +76,8 @@ impl MarkerContext<'_> {
     ) {
         let name = thread.strings.intern_shared(CONTEXT_NAME);
         let times = (interval.start_ns, interval.end_ns);
-        write_row(
-            json,
-            name,
-            MarkerPhase::Interval,
-            times,
-            OTHER_CATEGORY,
-            |json| {
-                json.object(|json| {
-                    json.key("type").string(SAMPLE_CONTEXT);
-                    self.write_context_fields(json, interval.context, thread);
-                });
-            },
-        );
+        let of = (OTHER_CATEGORY, interval.context);
+        self.write_interval(json, (name, SAMPLE_CONTEXT), times, of, None, thread);
     }
 
     /// Writes the row of a task's wait.
@@ -108,32 +93,32 @@ impl MarkerContext<'_> {
         let labels = thread.named.labels_of(wait.stack);
         let text = thread.strings.intern_cow(labels.into());
         let times = (wait.time_ns.saturating_sub(wait.interval_ns), wait.time_ns);
-        write_row(
-            json,
-            name,
-            MarkerPhase::Interval,
-            times,
-            IDLE_INDEX,
-            |json| {
-                json.object(|json| {
-                    json.key("type").string(TASK_WAIT);
-                    json.key(WAIT_TEXT).unsigned(text.0.into());
-                    self.write_context_fields(json, wait.context, thread);
-                });
-            },
-        );
+        let of = (IDLE_INDEX, wait.context);
+        self.write_interval(json, (name, TASK_WAIT), times, of, Some(text), thread);
     }
 
-    fn write_context_fields<'a>(
+    /// Writes an interval with the fields of a context, and before them the futures of a wait.
+    fn write_interval<'a>(
         &self,
         json: &mut JsonWriter<'_>,
-        context: u32,
+        (name, type_name): (StringIndex, &str),
+        times: (u64, u64),
+        (category, context): (u8, u32),
+        futures: Option<StringIndex>,
         thread: &mut ResolvedThread<'a>,
     ) {
-        for (key, value) in self.process.contexts.fields(self.source, context) {
-            let value = thread.strings.intern_cow(value);
-            json.key(&key).unsigned(value.0.into());
-        }
+        write_row(json, name, MarkerPhase::Interval, times, category, |json| {
+            json.object(|json| {
+                json.key("type").string(type_name);
+                if let Some(futures) = futures {
+                    json.key(WAIT_TEXT).unsigned(futures.0.into());
+                }
+                for (key, value) in self.process.contexts.fields(self.source, context) {
+                    let value = thread.strings.intern_cow(value);
+                    json.key(&key).unsigned(value.0.into());
+                }
+            });
+        });
     }
 
     /// Writes a marker with a payload of the application's type `number`. On failure, writes

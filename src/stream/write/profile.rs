@@ -1,31 +1,118 @@
-//! Writes the whole profile, in Gecko's order.
+//! Writes the whole profile, in Gecko's order, with the options of such a job.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::counters::CounterReading;
 use crate::json::JsonWriter;
 use crate::model::{Shown, show_threads};
+use crate::platform::ProcessStart;
 use crate::state::ChildProfile;
-use crate::stream::children::{Gathering, GatheringLog};
 use crate::stream::decode::{
-    ProcessStreamingContext, ProfileSource, ThreadStreamingContext, decode_newest,
+    GatherRequest, Gathering, GatheringLog, ProcessStreamingContext, ProfileSource,
+    ThreadStreamingContext, decode_newest,
 };
 use crate::stream::memory::check_memory;
 use crate::stream::resolve::{MarkerTypes, NamedStacks, ResolvedThread, ThreadMaps, write_libs};
 use crate::stream::schema::write_table;
-use crate::stream::write::losses::{buffer_counts, buffer_losses};
 use crate::stream::write::marker_rows::MarkerContext;
-use crate::stream::write::meta::write_meta;
-use crate::stream::write::options::StreamOptions;
-use crate::stream::write::pages::write_pages;
+use crate::stream::write::meta::{buffer_counts, buffer_losses, write_meta, write_pages};
 use crate::stream::write::thread_tables::{
     write_placeholder_main_thread, write_thread, write_waiting_tasks,
 };
 use crate::stream::write::warnings::warnings_about;
-use crate::symbols::UnreadFile;
+use crate::symbols::{OpenModules, UnreadFile};
 use crate::threads::MAIN_THREAD_NAME;
-use crate::types::{Symbolicate, TimeStamp, Warning};
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::types::{
+    DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime,
+    Symbolicate, TimeStamp, Warning,
+};
+use crate::util::{FailureLatch, ProgressLocation, ProgressLogger, SharedProgress};
+
+/// The options of a job that writes a profile. Dropping them reports the job as done to the
+/// observer of its progress.
+#[derive(Debug)]
+pub(crate) struct StreamOptions {
+    pub(crate) names: NameOptions,
+    /// Looks up the names, if it is given.
+    pub(crate) open_modules: Option<Arc<OpenModules>>,
+    /// Earlier data is left out.
+    pub(crate) since: Option<TimeStamp>,
+    /// Maximum number of rows of samples and markers in all threads together.
+    pub(crate) max_rows: u64,
+    /// A running child process that makes no progress for this long is left out.
+    pub(crate) child_timeout: Duration,
+    /// Whether a file in Gecko's format shows threads that sleep alike as one track. If a program reads
+    /// the file to write another format, it needs all of them.
+    pub(crate) merges_alike: bool,
+    pub(crate) progress: ProgressLogger,
+}
+
+impl StreamOptions {
+    pub(crate) fn new(
+        names: NameOptions,
+        since: Option<ProfilerTime>,
+        max_rows: u64,
+        progress: Option<&SharedProgress>,
+    ) -> Self {
+        let since = since.map(ProfilerTime::timestamp);
+        Self {
+            names,
+            open_modules: None,
+            since,
+            max_rows,
+            child_timeout: DEFAULT_CHILD_TIMEOUT,
+            merges_alike: true,
+            progress: ProgressLogger::for_job(progress),
+        }
+    }
+
+    /// Sets the time without progress after which a running child process is left out.
+    pub(crate) fn child_timeout(mut self, timeout: Duration) -> Self {
+        self.child_timeout = timeout;
+        self
+    }
+
+    /// Sets whether threads that sleep alike are shown as one track.
+    pub(crate) fn merges_alike(mut self, merges: bool) -> Self {
+        self.merges_alike = merges;
+        self
+    }
+
+    /// Returns what these options say about the profiles of running children. `clock` is that of this
+    /// process.
+    pub(crate) fn gather_request(&self, clock: ProcessStart) -> GatherRequest {
+        GatherRequest {
+            since: self.since,
+            max_rows: self.max_rows,
+            symbolicate: self.names.symbolicate,
+            child_timeout: self.child_timeout,
+            merges_alike: self.merges_alike,
+            clock,
+        }
+    }
+
+    /// Returns the options for a whole profile without a progress observer.
+    pub(crate) fn whole(symbolicate: Symbolicate) -> Self {
+        let names = NameOptions {
+            symbolicate,
+            max_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
+            max_threads: None,
+        };
+        Self::new(names, None, DEFAULT_MAX_ROWS, None)
+    }
+}
+
+/// What the writer of a profile has found that the user should know.
+#[derive(Debug, Default)]
+pub(crate) struct FoundProblems {
+    /// The files of modules that provided no names.
+    pub(crate) unread_files: Vec<UnreadFile>,
+    pub(crate) warnings: Vec<Warning>,
+    /// Size of the oldest chunks of the buffer that were left out for lack of memory.
+    pub(crate) left_out_bytes: u64,
+}
 
 /// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
 const ENTRIES_END: f32 = 0.15;
@@ -103,14 +190,13 @@ pub(crate) fn stream_gecko_json(
             .array(|json| write_threads(json, source, &process, &types, &named, options, &threads));
         drop(threads);
         process.paused_ranges.write(json.key("pausedRanges"));
-        unread_files = named.unread_files().to_vec();
-        let unnamed = named.unnamed_for_memory();
+        unread_files = named.unread_files.clone();
         write_log(
             json.key("profilingLog"),
             source,
             &process,
             &unread_files,
-            unnamed,
+            named.unnamed_for_memory,
         );
         let children = progress.sub_logger(
             THREADS_END,
@@ -176,16 +262,6 @@ fn write_gathering_log(json: &mut JsonWriter<'_>, source: &ProfileSource, log: &
                     .time_ms(source.ns_since_start(log.ended));
             });
     });
-}
-
-/// What the writer of a profile has found that the user should know.
-#[derive(Debug, Default)]
-pub(crate) struct FoundProblems {
-    /// The files of modules that provided no names.
-    pub(crate) unread_files: Vec<UnreadFile>,
-    pub(crate) warnings: Vec<Warning>,
-    /// Size of the oldest chunks of the buffer that were left out for lack of memory.
-    pub(crate) left_out_bytes: u64,
 }
 
 fn name_frames(
@@ -387,7 +463,7 @@ pub(crate) fn write_log(
                     {
                         json.key(name).unsigned(count);
                     }
-                    let memory = source.buffer.chunk_memory();
+                    let memory = source.buffer.chunk_memory;
                     json.key("lanes").unsigned(source.buffer.statistics.lanes);
                     json.key("unreleased_chunk_bytes")
                         .unsigned(memory.unreleased_bytes);

@@ -61,7 +61,7 @@ pub(crate) fn write_thread<'a>(
                 let is_spread = markers.process.spreads_rows;
                 let mut count = samples.kept_rows(&markers.process.gaps);
                 if is_spread {
-                    count = count.saturating_add(samples.left_out_ticks());
+                    count = count.saturating_add(samples.left_out_ticks);
                 }
                 let samples = SpreadRows::new(samples.iter(&markers.process.gaps), is_spread);
                 for row in rows.watch(samples, count as usize, ProgressLocation::Samples) {
@@ -111,7 +111,7 @@ pub(crate) fn write_thread<'a>(
                         markers.write(json, &marker, &mut thread);
                     }
                 }
-                for intervals in context.contexts.all().chunks(CONTEXT_STEP) {
+                for intervals in context.contexts.all.chunks(CONTEXT_STEP) {
                     check_texts(json, &thread, intervals.len() * CONTEXT_BYTES);
                     if json.failed() {
                         return;
@@ -191,7 +191,7 @@ fn write_tables(
     json.key("pid").signed(source.process.to_number().into());
     json.key("tid").signed(tid);
     write_table(json.key("stackTable"), STACK_TABLE, |json| {
-        for &(prefix, frame) in thread.stacks() {
+        for &(prefix, frame) in &thread.stacks {
             json.row(|json| {
                 match prefix {
                     Some(prefix) => json.unsigned(prefix.into()),
@@ -202,7 +202,7 @@ fn write_tables(
         }
     });
     write_table(json.key("frameTable"), FRAME_TABLE, |json| {
-        for frame in thread.frames() {
+        for frame in &thread.frames {
             json.array(|json| write_frame(json, frame));
         }
     });

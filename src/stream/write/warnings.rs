@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::buffer::Dropped;
 use crate::counters::PROCESS_CPU;
 use crate::json::JsonWriter;
 use crate::platform::{names_of_other_threads, thread_cpu_ns};
@@ -42,7 +43,7 @@ pub(crate) fn warnings_about(
         little_memory(&LackOfMemory {
             withheld_bytes: source.count("withheld_capacity_bytes"),
             recycled_bytes: buffer.recycled_bytes,
-            unrecorded_entries: buffer.dropped.without_memory,
+            unrecorded_entries: buffer.dropped.by(Dropped::OutOfMemory),
             left_out_bytes: source.buffer.left_out_bytes,
             lacks_names: wants_names && !has_memory_for_names,
         }),

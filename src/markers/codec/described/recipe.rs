@@ -2,13 +2,41 @@
 //! form.
 
 use crate::buffer::{EntryReader, EntryWriter};
-use crate::markers::codec::described::recorder::Written;
-use crate::markers::codec::described::tracer::Step;
+use crate::markers::codec::compact::{CompactError, CompactResult};
+use crate::markers::codec::described::shape::{Step, Value};
+use crate::markers::flow::FlowId;
+use crate::markers::json_writer::{PropertySink, PropertyValue};
+use crate::types::ProfilerTime;
 
 /// Maximum number of lines of a recipe, and of the texts of a table.
 const MAX_LINES: u64 = 1000;
 /// Maximum length of a path.
 const MAX_PATH: u64 = 64;
+/// Number of lines that are carried out for each byte of a payload, and for any.
+const LINES_PER_BYTE: usize = 16;
+const LINES: usize = 4096;
+
+/// A value as a payload wrote it.
+pub(super) type Written = PropertyValue<String>;
+
+impl<Text> PropertyValue<Text> {
+    /// Returns the value with another form of its text.
+    pub(super) fn with_text<'t, Other>(
+        &'t self,
+        form: impl FnOnce(&'t Text) -> Other,
+    ) -> PropertyValue<Other> {
+        match self {
+            Self::Null => PropertyValue::Null,
+            Self::Bool(value) => PropertyValue::Bool(*value),
+            Self::Int(value) => PropertyValue::Int(*value),
+            Self::Uint(value) => PropertyValue::Uint(*value),
+            Self::Float(value) => PropertyValue::Float(*value),
+            Self::Time(time) => PropertyValue::Time(*time),
+            Self::String(text) => PropertyValue::String(form(text)),
+            Self::UniqueString(text) => PropertyValue::UniqueString(form(text)),
+        }
+    }
+}
 
 /// A value that does not depend on the payload, or that a choice selects; `None` if the field is left
 /// out.
@@ -108,9 +136,9 @@ fn put_constant(out: &mut EntryWriter, constant: &Constant) {
         Some(Written::Int(value)) => _ = out.byte(3).signed(*value),
         Some(Written::Uint(value)) => _ = out.byte(4).number(*value),
         Some(Written::Float(value)) => _ = out.byte(5).raw(&value.to_le_bytes()),
-        Some(Written::Text(text)) => _ = out.byte(6).text(text.as_bytes()),
-        Some(Written::Unique(text)) => _ = out.byte(7).text(text.as_bytes()),
-        Some(Written::Time(ns)) => _ = out.byte(8).number(*ns),
+        Some(Written::String(text)) => _ = out.byte(6).text(text.as_bytes()),
+        Some(Written::UniqueString(text)) => _ = out.byte(7).text(text.as_bytes()),
+        Some(Written::Time(time)) => _ = out.byte(8).number(time.timestamp().0),
     }
 }
 
@@ -122,9 +150,9 @@ fn take_constant(from: &mut EntryReader<'_>) -> Option<Constant> {
         3 => Written::Int(from.signed()?),
         4 => Written::Uint(from.number()?),
         5 => Written::Float(take_float(from)?),
-        6 => Written::Text(take_text(from)?),
-        7 => Written::Unique(take_text(from)?),
-        8 => Written::Time(from.number()?),
+        6 => Written::String(take_text(from)?),
+        7 => Written::UniqueString(take_text(from)?),
+        8 => Written::Time(ProfilerTime::from_monotonic_ns(from.number()?)),
         _ => return None,
     }))
 }
@@ -134,16 +162,15 @@ fn take_float(from: &mut EntryReader<'_>) -> Option<f64> {
     bytes.try_into().ok().map(f64::from_le_bytes)
 }
 
+/// The forms without parameters. The place of a form is its code.
+static SIMPLE: [Form; 7] = {
+    use Form::*;
+    [Int, Uint, Float, Time, Text, Unique, Flow]
+};
+
 impl Form {
     fn encode(&self, out: &mut EntryWriter) {
         match self {
-            Self::Int => _ = out.byte(0),
-            Self::Uint => _ = out.byte(1),
-            Self::Float => _ = out.byte(2),
-            Self::Time => _ = out.byte(3),
-            Self::Text => _ = out.byte(4),
-            Self::Unique => _ = out.byte(5),
-            Self::Flow => _ = out.byte(6),
             Self::Duration(units) => _ = out.byte(7).raw(&units.to_le_bytes()),
             Self::Table(table) => {
                 out.byte(8).number(table.len() as u64);
@@ -151,25 +178,22 @@ impl Form {
                     .iter()
                     .for_each(|constant| put_constant(out, constant));
             }
+            simple => {
+                let code = SIMPLE.iter().position(|known| known == simple);
+                out.byte(code.unwrap_or_default() as u8);
+            }
         }
     }
 
     fn decode(from: &mut EntryReader<'_>) -> Option<Self> {
         Some(match from.byte()? {
-            0 => Self::Int,
-            1 => Self::Uint,
-            2 => Self::Float,
-            3 => Self::Time,
-            4 => Self::Text,
-            5 => Self::Unique,
-            6 => Self::Flow,
             7 => Self::Duration(take_float(from)?),
             8 => {
                 let count = from.number().filter(|count| *count <= MAX_LINES)?;
                 let table: Option<_> = (0..count).map(|_| take_constant(from)).collect();
                 Self::Table(table?)
             }
-            _ => return None,
+            simple => SIMPLE.get(usize::from(simple))?.clone(),
         })
     }
 }
@@ -245,4 +269,178 @@ pub(super) fn encode_recipe(lines: &[Line], out: &mut EntryWriter) {
 pub(super) fn decode_recipe(from: &mut EntryReader<'_>) -> Option<Vec<Line>> {
     let count = from.number().filter(|count| *count <= MAX_LINES)?;
     (0..count).map(|_| Line::decode(from)).collect()
+}
+
+/// Writes the fields of a payload of so many bytes, of which `value` was decoded.
+pub(super) fn print_recipe(
+    recipe: &[Line],
+    value: &Value<'_>,
+    bytes: usize,
+    sink: &mut dyn PropertySink,
+) -> CompactResult<()> {
+    let mut printer = Printer {
+        value,
+        sink,
+        elements: Vec::new(),
+        left: LINES + LINES_PER_BYTE * bytes,
+    };
+    printer.print(recipe)
+}
+
+struct Printer<'p, 'v, 'w> {
+    value: &'v Value<'p>,
+    sink: &'w mut dyn PropertySink,
+    /// For each list that is being repeated, the number of the element.
+    elements: Vec<usize>,
+    /// Number of lines that may still be carried out.
+    left: usize,
+}
+
+impl<'p, 'v> Printer<'p, 'v, '_> {
+    fn print(&mut self, lines: &[Line]) -> CompactResult<()> {
+        let mut rest = lines;
+        while let Some((line, after)) = rest.split_first() {
+            self.left = self.left.checked_sub(1).ok_or(CompactError)?;
+            rest = after;
+            match line {
+                Line::Value {
+                    name,
+                    path,
+                    form,
+                    is_null_if_absent,
+                } => match self.find(path) {
+                    Some(value) => self.show(name.as_deref(), value, form),
+                    None if *is_null_if_absent => {
+                        self.sink.value(name.as_deref(), PropertyValue::Null);
+                    }
+                    None => {}
+                },
+                Line::Constant { name, value } => self.constant(name.as_deref(), value),
+                Line::Start {
+                    name,
+                    is_array,
+                    path,
+                } => {
+                    if self.find(path).is_none() {
+                        (_, rest) = split_at_end(after);
+                        continue;
+                    }
+                    self.sink.start(name.as_deref(), *is_array);
+                }
+                Line::End { is_array } => self.sink.end(*is_array),
+                Line::Each { path } => {
+                    let (body, after) = split_at_end(after);
+                    if let Some(Value::List(elements)) = self.find(path) {
+                        for element in 0..elements.len() {
+                            self.elements.push(element);
+                            self.print(body)?;
+                            self.elements.pop();
+                        }
+                    }
+                    rest = after;
+                }
+                Line::EndEach => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the value at a path; `None` if an option on the way is empty.
+    fn find(&self, path: &[Step]) -> Option<&'v Value<'p>> {
+        let mut elements = self.elements.iter();
+        let mut value = self.value;
+        for step in path {
+            value = match (step, value) {
+                (Step::Inside, Value::Some(inner)) => inner,
+                (Step::Part(part), Value::Parts(parts)) => parts.get(usize::from(*part))?,
+                (Step::Element, Value::List(list)) => list.get(*elements.next()?)?,
+                _ => return None,
+            };
+        }
+        Some(value)
+    }
+
+    fn constant(&mut self, name: Option<&str>, constant: &Constant) {
+        if let Some(written) = constant {
+            self.sink.value(name, written.with_text(String::as_str));
+        }
+    }
+
+    fn show(&mut self, name: Option<&str>, value: &Value<'_>, form: &Form) {
+        let mut put = |value: PropertyValue<&str>| self.sink.value(name, value);
+        match (form, value) {
+            (Form::Int | Form::Uint, Value::Signed(value)) => put(PropertyValue::Int(*value)),
+            (Form::Int | Form::Uint, Value::Unsigned(value)) => put(PropertyValue::Uint(*value)),
+            (Form::Int | Form::Uint | Form::Float, _) => {
+                if let Some(value) = as_float(value) {
+                    put(PropertyValue::Float(value));
+                }
+            }
+            (Form::Time, Value::Unsigned(ns)) => {
+                put(PropertyValue::Time(ProfilerTime::from_monotonic_ns(*ns)));
+            }
+            (Form::Text, _) => put(PropertyValue::String(&as_text(value))),
+            (Form::Unique, _) => put(PropertyValue::UniqueString(&as_text(value))),
+            (Form::Flow, _) => {
+                let id = match value {
+                    Value::Unsigned(id) => *id,
+                    Value::Signed(id) => *id as u64,
+                    _ => return,
+                };
+                let digits = FlowId::from(id).to_hex();
+                let digits = std::str::from_utf8(&digits).unwrap_or_default();
+                put(PropertyValue::UniqueString(digits));
+            }
+            (Form::Duration(units), Value::Parts(parts)) => {
+                if let [Value::Unsigned(seconds), Value::Unsigned(ns)] = parts[..] {
+                    let ns = u128::from(seconds) * 1_000_000_000 + u128::from(ns);
+                    put(PropertyValue::Float(ns as f64 / (1e9 / units)));
+                }
+            }
+            (Form::Table(table), Value::Bool(chosen)) => {
+                self.constant(name, table.get(usize::from(*chosen)).unwrap_or(&None));
+            }
+            (Form::Table(table), Value::Variant(chosen)) => {
+                self.constant(name, table.get(*chosen as usize).unwrap_or(&None));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn as_float(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Signed(value) => Some(*value as f64),
+        Value::Unsigned(value) => Some(*value as f64),
+        Value::Large(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn as_text(value: &Value<'_>) -> String {
+    match value {
+        Value::Text(text) => text.to_string(),
+        Value::Signed(value) => value.to_string(),
+        Value::Unsigned(value) => value.to_string(),
+        Value::Large(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Splits the lines at the end of what has begun before them, which is dropped.
+fn split_at_end(lines: &[Line]) -> (&[Line], &[Line]) {
+    let mut open = 1usize;
+    for (index, line) in lines.iter().enumerate() {
+        match line {
+            Line::Start { .. } | Line::Each { .. } => open += 1,
+            Line::End { .. } | Line::EndEach => open -= 1,
+            Line::Value { .. } | Line::Constant { .. } => {}
+        }
+        if open == 0 {
+            return (&lines[..index], &lines[index + 1..]);
+        }
+    }
+    (lines, &[])
 }

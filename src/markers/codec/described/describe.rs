@@ -5,7 +5,9 @@
 //! this way, and is left out.
 
 use crate::buffer::EntryWriter;
-use crate::markers::codec::described::recipe::{Constant, Form, Line, Written, encode_recipe};
+use crate::markers::codec::described::described_type::{
+    Constant, Form, Line, Written, encode_recipe,
+};
 use crate::markers::codec::described::shape::{Shape, Step, merged};
 use crate::markers::codec::described::tracer::{Leaf, LeafKind, MAX_VARIANTS, Plan, Tracer};
 use crate::markers::flow::FlowId;

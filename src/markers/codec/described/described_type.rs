@@ -1,11 +1,12 @@
-//! How a described payload is printed: which value of the payload each field shows, and in which
-//! form.
+//! A type of markers of another process, which this program need not have. Its recipe says how a
+//! payload is printed: which value of the payload each field shows, and in which form.
 
 use crate::buffer::{EntryReader, EntryWriter};
 use crate::markers::codec::compact::{CompactError, CompactResult};
-use crate::markers::codec::described::shape::{Step, Value};
+use crate::markers::codec::described::shape::{Shape, Step, Value};
+use crate::markers::codec::payload::PayloadFailure;
 use crate::markers::flow::FlowId;
-use crate::markers::json_writer::{PropertySink, PropertyValue};
+use crate::markers::json_writer::{JSONWriter, PropertySink, PropertyValue};
 use crate::types::ProfilerTime;
 
 /// Maximum number of lines of a recipe, and of the texts of a table.
@@ -15,6 +16,47 @@ const MAX_PATH: u64 = 64;
 /// Number of lines that are carried out for each byte of a payload, and for any.
 const LINES_PER_BYTE: usize = 16;
 const LINES: usize = 4096;
+
+/// A type as its process has described it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct DescribedType {
+    /// The type's name in the profile.
+    pub(crate) name: String,
+    /// The schema, as an element of `meta.markerSchema`; empty if the viewer has one.
+    pub(crate) schema: String,
+    shape: Shape,
+    recipe: Vec<Line>,
+}
+
+impl DescribedType {
+    /// Creates the type from its encoded description; `None` if that is damaged.
+    pub(crate) fn decode(name: String, schema: String, payload: &[u8]) -> Option<Self> {
+        let from = &mut EntryReader::new(payload);
+        Some(Self {
+            name,
+            schema,
+            shape: Shape::decode(from)?,
+            recipe: decode_recipe(from)?,
+        })
+    }
+
+    /// Writes the fields of a payload.
+    pub(crate) fn stream(
+        &self,
+        payload: &[u8],
+        json: &mut JSONWriter<'_>,
+    ) -> Result<(), PayloadFailure> {
+        let not_read = |_| PayloadFailure::NotDeserialized;
+        let value = self.shape.decode_payload(payload).map_err(not_read)?;
+        let mut printer = Printer {
+            value: &value,
+            sink: json.sink(),
+            elements: Vec::new(),
+            left: LINES + LINES_PER_BYTE * payload.len(),
+        };
+        printer.print(&self.recipe).map_err(not_read)
+    }
+}
 
 /// A value as a payload wrote it.
 pub(super) type Written = PropertyValue<String>;
@@ -266,25 +308,9 @@ pub(super) fn encode_recipe(lines: &[Line], out: &mut EntryWriter) {
 }
 
 /// Decodes a recipe; `None` if the bytes are none, or a too long one.
-pub(super) fn decode_recipe(from: &mut EntryReader<'_>) -> Option<Vec<Line>> {
+fn decode_recipe(from: &mut EntryReader<'_>) -> Option<Vec<Line>> {
     let count = from.number().filter(|count| *count <= MAX_LINES)?;
     (0..count).map(|_| Line::decode(from)).collect()
-}
-
-/// Writes the fields of a payload of so many bytes, of which `value` was decoded.
-pub(super) fn print_recipe(
-    recipe: &[Line],
-    value: &Value<'_>,
-    bytes: usize,
-    sink: &mut dyn PropertySink,
-) -> CompactResult<()> {
-    let mut printer = Printer {
-        value,
-        sink,
-        elements: Vec::new(),
-        left: LINES + LINES_PER_BYTE * bytes,
-    };
-    printer.print(recipe)
 }
 
 struct Printer<'p, 'v, 'w> {

@@ -1,5 +1,5 @@
 //! The exported macros for labels and markers. They expand to public items and hold no logic.
-//! `markers/marker_type_macro.rs` defines `marker_type!`, and `types/category_macros.rs`
+//! `markers/profiler_marker.rs` defines `marker_type!`, and `types/category_macros.rs`
 //! those for categories, and `api/early_start.rs` defines `early_start!`.
 //!
 //! `macro_export` puts every macro at the crate's root. A macro that belongs in a module is

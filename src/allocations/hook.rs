@@ -3,6 +3,12 @@
 //! A call comes from any code of the application, also from code that runs while the profiler works
 //! on the same thread, or while the thread ends. So this code takes no lock but that of the live
 //! allocations, which is the last in the order of the locks, and panics nowhere.
+//!
+//! Allocations are chosen at random, so that each byte has the same chance. The distances between
+//! chosen bytes have an exponential distribution. So an allocation of `size` bytes is sampled with
+//! the probability `1 - exp(-size / interval)`, whatever was allocated before it. A sampled
+//! allocation represents `size` divided by this probability. The sums of these numbers are unbiased
+//! for every size.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -10,14 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::allocations::live::{
     LiveAllocation, forget_live, forget_live_in_child, may_be_live, prepare_live, take_live,
 };
-use crate::allocations::poisson::{estimated_bytes, next_distance};
 use crate::allocations::thread_counts::{
-    AllocationCounts, ProfilerPlace, all_counts, counts, free_places_of_other_threads, own_counts,
+    AllocationCounts, HookUse, all_counts, counts, free_places_of_other_threads, own_counts,
     prepare_places, restart_sampling,
 };
 use crate::platform::{KeptErrno, monotonic_now};
 use crate::types::Features;
-use crate::util::is_any_lock_held_on_current_thread;
+use crate::util::next_random;
 
 /// What the running session records of allocations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,10 +35,9 @@ impl AllocationModes {
     const PROBE: u8 = 4;
 
     fn of(features: Features) -> Self {
-        let samples = features.contains(Features::NATIVE_ALLOCATIONS);
-        let counts = features.contains(Features::MEMORY);
-        let bit = |is_set, bit| if is_set { bit } else { 0 };
-        Self(bit(counts, Self::COUNT) | bit(samples, Self::SAMPLE))
+        let bit = |feature, bit| if features.contains(feature) { bit } else { 0 };
+        let counts = bit(Features::MEMORY, Self::COUNT);
+        Self(counts | bit(Features::NATIVE_ALLOCATIONS, Self::SAMPLE))
     }
 
     #[inline(always)]
@@ -57,24 +61,6 @@ static INTERVAL: AtomicU64 = AtomicU64::new(1);
 #[inline(always)]
 pub(crate) fn modes() -> AllocationModes {
     AllocationModes(MODES.load(Ordering::Relaxed))
-}
-
-/// Keeps allocations of the thread from being sampled, and from counting as the application's, while
-/// it records one.
-#[derive(Debug)]
-pub(crate) struct HookUse {
-    _place: ProfilerPlace,
-}
-
-impl HookUse {
-    /// Returns `None` inside the profiler's own work.
-    pub(crate) fn begin() -> Option<Self> {
-        if is_any_lock_held_on_current_thread() {
-            return None;
-        }
-        let _place = ProfilerPlace::take()?;
-        Some(Self { _place })
-    }
 }
 
 /// An allocation that has been chosen and not recorded yet.
@@ -128,6 +114,26 @@ pub(crate) fn choose_sample(address: u64, size: usize) -> Option<SampledAllocati
         in_use: HookUse::begin()?,
         errno,
     })
+}
+
+/// Returns how many bytes one sampled allocation of `size` bytes represents.
+fn estimated_bytes(size: u64, interval: u64) -> u64 {
+    let ratio = size as f64 / interval.max(1) as f64;
+    // `exp_m1` is exact for the small ratios of small allocations.
+    let probability = -(-ratio).exp_m1();
+    if probability <= 0.0 {
+        return size;
+    }
+    (size as f64 / probability).round() as u64
+}
+
+/// Returns the number of bytes to the next chosen byte.
+fn next_distance(random: &mut u64, interval: u64) -> u64 {
+    // From the upper 53 bits, a number above 0 and at most 1.
+    let uniform = ((next_random(random) >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    let distance = -uniform.ln() * interval as f64;
+    // Rounded up, so that a sample of `size` bytes has exactly its probability.
+    (distance.ceil() as i64).max(1).cast_unsigned()
 }
 
 /// Counts a free. Call it before the memory goes back to the allocator. Returns whether the memory may
@@ -222,4 +228,46 @@ pub(crate) fn is_hook_installed() -> bool {
     drop(black_box(Box::new(0u64)));
     set(AllocationModes::PROBE, 0);
     IS_PROBED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: u64 = 64 << 10;
+
+    /// Samples `count` allocations of `size` bytes, and returns the sum of the estimates.
+    fn estimate(size: u64, count: u64, random: &mut u64) -> u64 {
+        let mut left = next_distance(random, INTERVAL).cast_signed();
+        let mut sum = 0;
+        for _ in 0..count {
+            left -= size as i64;
+            if left <= 0 {
+                sum += estimated_bytes(size, INTERVAL);
+                left = next_distance(random, INTERVAL).cast_signed();
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn estimates_of_every_size_add_up_to_the_true_bytes() {
+        let mut random = 7;
+        for size in [1, 16, 100, 4096, 60_000, 64 << 10, 1 << 20, 1 << 30] {
+            // About 40,000 samples each, so that 3 % are more than six standard deviations.
+            let count = 40_000 * (INTERVAL / size).max(1);
+            let truth = (size * count) as f64;
+            let error = estimate(size, count, &mut random) as f64 / truth - 1.0;
+            assert!(error.abs() < 0.03, "{size}: {error}");
+        }
+    }
+
+    #[test]
+    fn small_and_huge_sizes_have_estimates() {
+        assert_eq!(estimated_bytes(0, INTERVAL), 0);
+        assert!(estimated_bytes(1, INTERVAL).abs_diff(INTERVAL) <= 1);
+        assert_eq!(estimated_bytes(1 << 40, INTERVAL), 1 << 40);
+        assert_eq!(estimated_bytes(64, 0), 64);
+        assert_eq!(next_distance(&mut 1, 0), 1);
+    }
 }

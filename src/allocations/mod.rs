@@ -1,9 +1,9 @@
 //! What the application's allocator allocates and frees.
 //!
 //! # Purpose
-//! Counts the bytes and calls of each thread ([`thread_counts`]), decides which allocations are
-//! sampled ([`poisson`]), and keeps the sampled ones that are alive ([`live`]). [`hook`] is what the
-//! allocator calls.
+//! Counts the bytes and calls of each thread ([`thread_counts`]), and keeps the sampled allocations
+//! that are alive ([`live`]). [`hook`] is what the allocator calls; it decides which allocations are
+//! sampled.
 //!
 //! # Threads and locks
 //! Each thread counts in a place of its own, without a lock. The list of live allocations has a lock,
@@ -24,11 +24,10 @@
 
 mod hook;
 mod live;
-mod poisson;
 mod thread_counts;
 
 pub(crate) use hook::{
-    AllocationModes, HookUse, SampledAllocation, begin_allocations, choose_sample, end_allocations,
+    AllocationModes, SampledAllocation, begin_allocations, choose_sample, end_allocations,
     end_allocations_in_child, find_freed, forget_allocations_in_child, is_hook_installed, modes,
     on_allocated, on_free, uncount_free,
 };
@@ -36,4 +35,4 @@ pub(crate) use live::{
     AllocationEvent, LiveAllocation, add_free, add_live, dropped_allocations, has_events,
     has_many_events, live_allocations, swap_events,
 };
-pub(crate) use thread_counts::{AllocationCounts, all_counts};
+pub(crate) use thread_counts::{AllocationCounts, HookUse, all_counts};

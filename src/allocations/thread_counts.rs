@@ -11,7 +11,7 @@ use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 
 use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey, is_current_thread_own};
-use crate::util::allocator_has;
+use crate::util::{allocator_has, is_any_lock_held_on_current_thread};
 
 /// Maximum number of times that the numbers of a busy thread are read again.
 const MAX_READS: usize = 4;
@@ -320,17 +320,18 @@ fn free_place() -> Option<&'static ThreadCounts> {
     }
 }
 
-/// Gives the calling thread the place of the profiler's work until this is dropped.
+/// Keeps allocations of the thread from being sampled, and from counting as the application's, while
+/// it records one: gives the thread the place of the profiler's work until this is dropped.
 #[derive(Debug)]
-pub(super) struct ProfilerPlace {
+pub(crate) struct HookUse {
     own_before: Option<OwnCounts>,
     other_before: Option<&'static ThreadCounts>,
 }
 
-impl ProfilerPlace {
-    /// Returns `None` if the thread has that place already.
-    pub(super) fn take() -> Option<Self> {
-        if counts().sharing == Sharing::Profilers {
+impl HookUse {
+    /// Returns `None` inside the profiler's own work.
+    pub(crate) fn begin() -> Option<Self> {
+        if is_any_lock_held_on_current_thread() || counts().sharing == Sharing::Profilers {
             return None;
         }
         Some(Self {
@@ -340,7 +341,7 @@ impl ProfilerPlace {
     }
 }
 
-impl Drop for ProfilerPlace {
+impl Drop for HookUse {
     fn drop(&mut self) {
         OWN.set(self.own_before);
         OTHER.set(self.other_before);
@@ -470,9 +471,9 @@ mod tests {
     fn profiler_place_is_taken_once_and_given_back() {
         prepare_places();
         let before = counts();
-        let place = ProfilerPlace::take().expect("not taken before");
+        let place = HookUse::begin().expect("not taken before");
         assert_eq!(counts().sharing, Sharing::Profilers);
-        assert!(ProfilerPlace::take().is_none());
+        assert!(HookUse::begin().is_none());
         assert_eq!(counts().sharing, Sharing::Profilers);
         drop(place);
         assert!(std::ptr::eq(counts(), before));

@@ -2,8 +2,7 @@
 
 use proc_macro::{Span, TokenStream, TokenTree};
 
-use crate::diagnostic::Diagnostic;
-use crate::tokens::{fill, is_mark, is_word, uncovered};
+use crate::tokens::{Diagnostic, fill, is_mark, is_word, uncovered};
 
 /// The parsed form of `"text", Category, Subcategory, crate = path`. The text or the category is
 /// required.
@@ -39,38 +38,28 @@ impl Arguments {
             && !text.to_string().starts_with(['"', 'r'])
         {
             let found = format!("`{text}` as the text");
-            return Err(Diagnostic::new(text.span(), TASK, &found, EXPECTED));
+            return Err(refused(text.span(), &found));
         }
         if let Some(part) = parts
             .iter()
             .find(|part| matches!(&part[..], [_, equals, ..] if is_mark(equals, '=')))
         {
             let found = format!("`{} = …`", part[0]);
-            return Err(Diagnostic::new(part[0].span(), TASK, &found, EXPECTED));
+            return Err(refused(part[0].span(), &found));
         }
         let category = match &parts[..] {
             [category] => category.clone(),
             [category, subcategory] => {
-                let comma = fill(",", &[]);
-                category
-                    .iter()
-                    .cloned()
-                    .chain(comma)
-                    .chain(subcategory.iter().cloned())
-                    .collect()
+                let comma: Vec<TokenTree> = fill(",", &[]).into_iter().collect();
+                [&category[..], &comma, subcategory].concat()
             }
             [] if text.is_some() => Vec::new(),
             [] => {
-                return Err(Diagnostic::new(
-                    Span::call_site(),
-                    TASK,
-                    "no text and no category",
-                    EXPECTED,
-                ));
+                return Err(refused(Span::call_site(), "no text and no category"));
             }
             [_, _, third, ..] => {
                 let found = format!("{} names", parts.len());
-                return Err(Diagnostic::new(third[0].span(), TASK, &found, EXPECTED));
+                return Err(refused(third[0].span(), &found));
             }
         };
         Ok(Self {
@@ -81,6 +70,10 @@ impl Arguments {
     }
 }
 
+fn refused(at: Span, found: &str) -> Diagnostic {
+    Diagnostic::new(at, TASK, found, EXPECTED)
+}
+
 /// Splits the arguments at their commas. A trailing comma is accepted.
 fn split(arguments: TokenStream) -> Result<Vec<Vec<TokenTree>>, Diagnostic> {
     let mut parts = vec![Vec::new()];
@@ -89,12 +82,8 @@ fn split(arguments: TokenStream) -> Result<Vec<Vec<TokenTree>>, Diagnostic> {
         match token {
             comma if is_mark(&comma, ',') => {
                 if part.is_empty() {
-                    return Err(Diagnostic::new(
-                        comma.span(),
-                        TASK,
-                        "a comma without an argument before it",
-                        EXPECTED,
-                    ));
+                    let found = "a comma without an argument before it";
+                    return Err(refused(comma.span(), found));
                 }
                 parts.push(Vec::new());
             }

@@ -2,8 +2,7 @@
 
 use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 
-use crate::diagnostic::Diagnostic;
-use crate::tokens::{fill, group, is_mark, is_word, uncovered};
+use crate::tokens::{Diagnostic, fill, group, is_mark, is_word, uncovered};
 
 /// A function with a body.
 pub(crate) struct Function {
@@ -29,7 +28,7 @@ const EXPECTED: &str = "a function with a body, `fn name() { … }`, which may b
 impl Function {
     pub(crate) fn read(item: TokenStream) -> Result<Self, Diagnostic> {
         let mut head = uncovered(item);
-        let Keyword { at, is_async } = find_keyword(&head)?;
+        let (at, is_async) = find_keyword(&head)?;
         let last = head.pop().into_iter().collect();
         let body = match &uncovered(last)[..] {
             [only] => group(only, Delimiter::Brace).cloned(),
@@ -49,23 +48,17 @@ impl Function {
     }
 }
 
-/// The position of `fn`, and whether `async` precedes it.
-struct Keyword {
-    at: usize,
-    is_async: bool,
-}
-
-fn find_keyword(item: &[TokenTree]) -> Result<Keyword, Diagnostic> {
+/// Returns the position of `fn`, and whether `async` precedes it.
+fn find_keyword(item: &[TokenTree]) -> Result<(usize, bool), Diagnostic> {
     let start = after_attributes_and_visibility(item);
     let (mut is_async, mut constant) = (false, None);
     for (at, token) in item.iter().enumerate().skip(start) {
         match token {
             TokenTree::Ident(word) => match word.to_string().as_str() {
                 "fn" => {
-                    return if let Some(span) = constant {
-                        Err(const_fn_error(span))
-                    } else {
-                        Ok(Keyword { at, is_async })
+                    return match constant {
+                        Some(span) => Err(const_fn_error(span)),
+                        None => Ok((at, is_async)),
                     };
                 }
                 "async" => is_async = true,

@@ -7,10 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod diagnostic;
 mod expansion;
 mod function;
-
 mod tokens;
 
 use proc_macro::TokenStream;

@@ -15,20 +15,28 @@ use std::time::Duration;
 const MAX_YIELDS: u32 = 100;
 const MAX_SLEEPS: u32 = 200;
 
-/// Tries to take a lock until that succeeds. Returns `None` if the wait expires.
+/// Tries to take a lock until that succeeds, also if a thread has panicked with the lock. Returns
+/// `None` if the wait expires.
+#[inline]
+pub(crate) fn poll_for_lock<Guard>(
+    mut try_lock: impl FnMut() -> TryLockResult<Guard>,
+) -> Option<Guard> {
+    unpoisoned(try_lock()).or_else(|| wait_for_lock(try_lock))
+}
+
 #[cold]
-pub(crate) fn poll_for_lock<Guard>(mut try_lock: impl FnMut() -> Option<Guard>) -> Option<Guard> {
+fn wait_for_lock<Guard>(mut try_lock: impl FnMut() -> TryLockResult<Guard>) -> Option<Guard> {
     (0..MAX_YIELDS + MAX_SLEEPS).find_map(|tries| {
         if tries < MAX_YIELDS {
             std::thread::yield_now();
         } else {
             std::thread::sleep(Duration::from_millis(1));
         }
-        try_lock()
+        unpoisoned(try_lock())
     })
 }
 
-/// Returns the guard of an attempt that has succeeded, also if a thread panicked with the lock.
+/// Returns the guard of an attempt that has succeeded, also if a thread has panicked with the lock.
 #[inline]
 pub(crate) fn unpoisoned<Guard>(attempt: TryLockResult<Guard>) -> Option<Guard> {
     match attempt {
@@ -48,9 +56,9 @@ mod tests {
     fn wait_for_a_lock_that_stays_locked_ends() {
         let mutex = Mutex::new(1);
         let guard = mutex.lock();
-        assert!(poll_for_lock(|| unpoisoned(mutex.try_lock())).is_none());
+        assert!(poll_for_lock(|| mutex.try_lock()).is_none());
         drop(guard);
-        let guard = poll_for_lock(|| unpoisoned(mutex.try_lock()));
+        let guard = poll_for_lock(|| mutex.try_lock());
         assert_eq!(guard.as_deref(), Some(&1));
     }
 }

@@ -22,7 +22,7 @@
 //! one.
 //!
 //! # Read next
-//! `application_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`,
+//! `application_text.rs`, `log.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`,
 //! `field_values.rs`; `recorder.rs`, `registry.rs`, `tracks.rs`.
 
 mod application_text;
@@ -31,7 +31,6 @@ mod bounded_wait;
 pub(crate) mod log;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
-mod pooled_bytes;
 #[cfg(feature = "tracing")]
 pub(crate) mod tracing;
 mod viewer_log;

@@ -5,22 +5,22 @@ use crate::types::ProfilerTime;
 
 /// Receives the fields of a payload.
 pub(crate) trait PropertySink {
-    fn value(&mut self, name: Option<&str>, value: PropertyValue<'_>);
+    fn value(&mut self, name: Option<&str>, value: PropertyValue<&str>);
     fn start(&mut self, name: Option<&str>, is_array: bool);
     fn end(&mut self, is_array: bool);
 }
 
 /// The value of a field, or an element of an array.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum PropertyValue<'v> {
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum PropertyValue<Text> {
     Null,
     Bool(bool),
     Int(i64),
     Uint(u64),
     Float(f64),
     Time(ProfilerTime),
-    String(&'v str),
-    UniqueString(&'v str),
+    String(Text),
+    UniqueString(Text),
 }
 
 /// Writes the fields of a marker's payload, one after another, in
@@ -54,11 +54,11 @@ impl<'a> JSONWriter<'a> {
         self.sink
     }
 
-    fn property(&mut self, name: &str, value: PropertyValue<'_>) {
+    fn property(&mut self, name: &str, value: PropertyValue<&str>) {
         self.sink.value(Some(name), value);
     }
 
-    fn element(&mut self, value: PropertyValue<'_>) {
+    fn element(&mut self, value: PropertyValue<&str>) {
         self.sink.value(None, value);
     }
 

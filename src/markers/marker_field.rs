@@ -27,8 +27,8 @@ fn write_list_of_one(value: &(impl MarkerField + ?Sized), json: &mut JSONWriter<
 }
 
 macro_rules! numbers {
-    ($($type:ty, $property:ident, $element:ident, $as:ty;)+) => {
-        $(impl MarkerField for $type {
+    ($([$($type:ty),+] as $as:ty = $property:ident, $element:ident;)+) => {
+        $($(impl MarkerField for $type {
             #[inline]
             fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
                 match format {
@@ -50,23 +50,14 @@ macro_rules! numbers {
             fn write_element(&self, json: &mut JSONWriter<'_>) {
                 json.$element(*self as $as);
             }
-        })+
+        })+)+
     };
 }
 
 numbers! {
-    u8, uint_property, uint_element, u64;
-    u16, uint_property, uint_element, u64;
-    u32, uint_property, uint_element, u64;
-    u64, uint_property, uint_element, u64;
-    usize, uint_property, uint_element, u64;
-    i8, int_property, int_element, i64;
-    i16, int_property, int_element, i64;
-    i32, int_property, int_element, i64;
-    i64, int_property, int_element, i64;
-    isize, int_property, int_element, i64;
-    f32, float_property, float_element, f64;
-    f64, float_property, float_element, f64;
+    [u8, u16, u32, u64, usize] as u64 = uint_property, uint_element;
+    [i8, i16, i32, i64, isize] as i64 = int_property, int_element;
+    [f32, f64] as f64 = float_property, float_element;
 }
 
 impl MarkerField for bool {
@@ -103,22 +94,35 @@ impl MarkerField for str {
     }
 }
 
-/// Implements the trait for pointers: they are written like the value that they point to.
-macro_rules! by_reference {
-    ($($type:ty),+) => {
-        $(impl MarkerField for $type {
-            fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
-                (**self).write_field(json, key, format);
+/// Implements the trait for types whose values are written as another one.
+macro_rules! written_as {
+    ($($value:ident: $type:ty => $other:expr;)+) => {
+        $(impl crate::markers::marker_field::MarkerField for $type {
+            fn write_field(
+                &self,
+                json: &mut crate::markers::json_writer::JSONWriter<'_>,
+                key: &str,
+                format: crate::markers::schema::Format,
+            ) {
+                let $value = self;
+                $other.write_field(json, key, format);
             }
 
-            fn write_element(&self, json: &mut JSONWriter<'_>) {
-                (**self).write_element(json);
+            fn write_element(&self, json: &mut crate::markers::json_writer::JSONWriter<'_>) {
+                let $value = self;
+                $other.write_element(json);
             }
         })+
     };
 }
 
-by_reference!(String, Cow<'static, str>, Box<str>);
+written_as! {
+    text: String => **text;
+    text: Cow<'static, str> => **text;
+    text: Box<str> => **text;
+    id: ThreadId => id.to_number();
+    id: ProcessId => id.to_number();
+}
 
 /// Writes a duration in the format's unit, or in milliseconds if the format has none.
 impl MarkerField for Duration {
@@ -162,22 +166,6 @@ impl MarkerField for FlowId {
         json.string_element(std::str::from_utf8(&self.to_hex()).unwrap_or_default());
     }
 }
-
-macro_rules! ids {
-    ($($type:ty),+) => {
-        $(impl MarkerField for $type {
-            fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
-                self.to_number().write_field(json, key, format);
-            }
-
-            fn write_element(&self, json: &mut JSONWriter<'_>) {
-                self.to_number().write_element(json);
-            }
-        })+
-    };
-}
-
-ids!(ThreadId, ProcessId);
 
 /// Omits a field that is `None`, and writes an element that is `None` as `null`.
 impl<T: MarkerField> MarkerField for Option<T> {

@@ -17,26 +17,25 @@
 //! time gets the time at which it is added. A misbehaving payload damages only itself.
 //!
 //! # Read next
-//! `options.rs`, `profiler_marker.rs`, `codec/encode.rs`, `codec/payload.rs`,
-//! `codec/decode.rs`, `built_in/`.
+//! `options.rs`, `profiler_marker.rs`, `codec/entry.rs`, `codec/payload.rs`, `built_in/`.
 
 #[macro_use]
-mod marker_type_macro;
+mod marker_field;
+#[macro_use]
+mod profiler_marker;
 pub mod built_in;
 #[cfg(has_profiler)]
 mod codec;
 mod flow;
 mod json_writer;
-mod marker_field;
 mod one_line;
 mod options;
-mod profiler_marker;
 mod schema;
 
 pub(crate) use crate::types::MarkerPhase;
-pub(crate) use built_in::Log;
-pub(crate) use built_in::{Awake, FileIO};
-pub(crate) use built_in::{BorrowedFileIO, CowString, FlowStackMarker, StackMarker, Tracing};
+pub(crate) use built_in::{
+    Awake, BorrowedFileIO, CowString, FileIO, FlowStackMarker, Log, StackMarker, Tracing,
+};
 #[cfg(has_profiler)]
 pub(crate) use codec::{
     DecodedMarker, DecodedPayload, DescribedType, MarkerEntry, MarkerType, NewPayload, NoPayload,
@@ -47,10 +46,10 @@ pub(crate) use flow::scope_addresses_to_process;
 pub use json_writer::JSONWriter;
 pub(crate) use json_writer::{PropertySink, PropertyValue};
 pub use marker_field::MarkerField;
-pub(crate) use marker_type_macro::serde_as_tuple;
 pub use one_line::{FieldNames, FieldValue, Fields};
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
 pub(crate) use options::{MarkerDestination, NewMarker};
 pub use profiler_marker::ProfilerMarker;
+pub(crate) use profiler_marker::serde_as_tuple;
 pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};
 pub(crate) use schema::{WITH_REQUIRED_FIELDS, data_key, name_for_fields};

@@ -65,16 +65,6 @@ impl MarkerTiming {
     pub const fn interval_end(time: ProfilerTime) -> Self {
         Self::new(MarkerPhase::IntervalEnd, None, Some(time))
     }
-
-    /// Returns these times with the track and page of `other`.
-    #[inline]
-    pub(crate) const fn with_track_of(self, other: &Self) -> Self {
-        Self {
-            thread: other.thread,
-            inner_window_id: other.inner_window_id,
-            ..self
-        }
-    }
 }
 
 impl Default for MarkerTiming {
@@ -142,7 +132,11 @@ impl MarkerOptions {
     #[must_use]
     #[inline]
     pub fn with_timing(&self, timing: MarkerTiming) -> Self {
-        let timing = timing.with_track_of(&self.timing);
+        let timing = MarkerTiming {
+            thread: self.timing.thread,
+            inner_window_id: self.timing.inner_window_id,
+            ..timing
+        };
         Self { timing, ..*self }
     }
 

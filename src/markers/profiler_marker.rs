@@ -1,4 +1,4 @@
-//! The traits that a marker type implements.
+//! What a marker type implements, and the macro `marker_type!` that does so from a list of fields.
 
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::schema::MarkerSchema;
@@ -98,3 +98,218 @@ pub trait ProfilerMarker: MarkerPayload {
     /// Writes the fields of this payload. Called on the thread that writes the profile.
     fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>);
 }
+
+/// Declares a marker type: a struct for the payload, with its schema and its encoding.
+///
+/// ```
+/// gekkota::marker_type! {
+///     /// A request that was answered.
+///     #[derive(Debug)]
+///     pub struct Request {
+///         pub path: String => "Path", Url;
+///         pub status: u16 => "Status", Integer;
+///         pub body: u64 => "Size", Bytes;
+///         /// The viewer links the markers of one connection.
+///         pub connection: gekkota::FlowId => "Connection", Flow;
+///         cached: Option<bool> => hidden, String;
+///     }
+///     table_label = "{marker.data.status} {marker.data.path}";
+///     chart_label = "{marker.data.path}";
+///     graph = (body, Bar, Blue);
+/// }
+/// ```
+///
+/// Each field has a label or `hidden`, and a format of [`schema::Format`](crate::schema::Format).
+/// Its type must implement [`MarkerField`](crate::schema::MarkerField). The fields may be followed
+/// by options, each ending in `;`:
+///
+/// | option | meaning | default |
+/// |---|---|---|
+/// | `name = "Name"` | name of the type | the struct's name |
+/// | `places = [MarkerChart, TimelineOverview]` | where the viewer shows markers: [`schema::Location`](crate::schema::Location) | chart and table |
+/// | `label = "…"` | all three labels | |
+/// | `chart_label`, `table_label`, `tooltip_label = "…"` | one label | the marker's name |
+/// | `description = "…"` | a row “Description” in the tooltip | none |
+/// | `color_field = "field"` | the field that names the marker's color | none |
+/// | `stack_based = true` | the intervals nest as calls do | `false` |
+/// | `graph = (field, Line, Blue)` or `(field, Line)` | a track that draws the field over time | none |
+#[macro_export]
+macro_rules! marker_type {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty => $label:tt, $format:ident);* $(;)?
+        }
+        $($option:ident = $value:tt;)*
+    ) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type,)*
+        }
+
+        $crate::__marker_type_serde!($name { $($field: $type),* });
+
+        impl $crate::ProfilerMarker for $name {
+            fn marker_type_name() -> &'static str {
+                $crate::__marker_type_name!($name; $($option = $value;)*)
+            }
+
+            fn marker_type_display() -> $crate::schema::MarkerSchema {
+                #[allow(unused_mut, reason = "a type may have neither fields nor options")]
+                let mut schema = $crate::schema::MarkerSchema::new($crate::__marker_type_places!($($option = $value;)*));
+                $($crate::__marker_type_field!(schema, $field, $label, $format);)*
+                $($crate::__marker_type_option!(schema, $option = $value);)*
+                schema
+            }
+
+            fn stream_json_marker_data(&self, json_writer: &mut $crate::schema::JSONWriter<'_>) {
+                let _ = &json_writer;
+                $($crate::schema::MarkerField::write_field(
+                    &self.$field,
+                    json_writer,
+                    ::core::stringify!($field),
+                    $crate::schema::Format::$format,
+                );)*
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __marker_type_name {
+    ($name:ident;) => { ::core::stringify!($name) };
+    ($name:ident; name = $value:tt; $($rest:tt)*) => { $value };
+    ($name:ident; $option:ident = $value:tt; $($rest:tt)*) => { $crate::__marker_type_name!($name; $($rest)*) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __marker_type_places {
+    () => { &[$crate::schema::Location::MarkerChart, $crate::schema::Location::MarkerTable] };
+    (places = [$($place:ident),* $(,)?]; $($rest:tt)*) => { &[$($crate::schema::Location::$place),*] };
+    ($option:ident = $value:tt; $($rest:tt)*) => { $crate::__marker_type_places!($($rest)*) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __marker_type_field {
+    ($schema:ident, $field:ident, hidden, $format:ident) => {
+        $schema.add_key_format_with_flags(
+            ::core::stringify!($field),
+            $crate::schema::Format::$format,
+            $crate::schema::PayloadFlags::Hidden,
+        );
+    };
+    ($schema:ident, $field:ident, $label:literal, $format:ident) => {
+        $schema.add_key_label_format(
+            ::core::stringify!($field),
+            $label,
+            $crate::schema::Format::$format,
+        );
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __marker_type_option {
+    ($schema:ident, name = $value:tt) => {};
+    ($schema:ident, places = $value:tt) => {};
+    ($schema:ident, label = $value:literal) => {
+        $schema.set_all_labels($value);
+    };
+    ($schema:ident, chart_label = $value:literal) => {
+        $schema.set_chart_label($value);
+    };
+    ($schema:ident, table_label = $value:literal) => {
+        $schema.set_table_label($value);
+    };
+    ($schema:ident, tooltip_label = $value:literal) => {
+        $schema.set_tooltip_label($value);
+    };
+    ($schema:ident, description = $value:literal) => {
+        $schema.add_static_label_value("Description", $value);
+    };
+    ($schema:ident, color_field = $value:literal) => {
+        $schema.set_color_field($value);
+    };
+    ($schema:ident, stack_based = true) => {
+        $schema.set_stack_based();
+    };
+    ($schema:ident, stack_based = false) => {};
+    ($schema:ident, graph = ($field:ident, $kind:ident)) => {
+        $schema.add_chart(::core::stringify!($field), $crate::schema::GraphType::$kind);
+    };
+    ($schema:ident, graph = ($field:ident, $kind:ident, $color:ident)) => {
+        $schema.add_chart_color(
+            ::core::stringify!($field),
+            $crate::schema::GraphType::$kind,
+            $crate::schema::GraphColor::$color,
+        );
+    };
+}
+
+/// Serializes a payload as a tuple of its fields.
+#[cfg(feature = "serde")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __marker_type_serde {
+    ($name:ident { $($field:ident: $type:ty),* }) => {
+        const _: () = {
+            use $crate::__private::serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+
+            const FIELDS: usize = <[&str]>::len(&[$(::core::stringify!($field)),*]);
+
+            impl Serialize for $name {
+                #[inline]
+                fn serialize<S: Serializer>(&self, serializer: S) -> ::core::result::Result<S::Ok, S::Error> {
+                    #[allow(unused_mut, reason = "a type may have no field")]
+                    let mut fields = serializer.serialize_tuple(FIELDS)?;
+                    $(ser::SerializeTuple::serialize_element(&mut fields, &self.$field)?;)*
+                    ser::SerializeTuple::end(fields)
+                }
+            }
+
+            struct Fields;
+
+            impl<'de> de::Visitor<'de> for Fields {
+                type Value = $name;
+
+                fn expecting(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    f.write_str(::core::stringify!($name))
+                }
+
+                fn visit_seq<A: de::SeqAccess<'de>>(
+                    self,
+                    #[allow(unused_mut, unused_variables, reason = "a type may have no field")] mut fields: A,
+                ) -> ::core::result::Result<$name, A::Error> {
+                    ::core::result::Result::Ok($name {
+                        $($field: match de::SeqAccess::next_element::<$type>(&mut fields)? {
+                            ::core::option::Option::Some(value) => value,
+                            ::core::option::Option::None => {
+                                return ::core::result::Result::Err(de::Error::missing_field(
+                                    ::core::stringify!($field),
+                                ));
+                            }
+                        },)*
+                    })
+                }
+            }
+
+            impl<'de> Deserialize<'de> for $name {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
+                    deserializer.deserialize_tuple(FIELDS, Fields)
+                }
+            }
+        };
+    };
+}
+
+#[cfg(not(feature = "serde"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __marker_type_serde {
+    ($name:ident { $($field:ident: $type:ty),* }) => {};
+}
+
+pub(crate) use __marker_type_serde as serde_as_tuple;

@@ -3,7 +3,7 @@
 //! # Purpose
 //! A wrapped future ([`task_wait`]) knows the wrapped future that polls it ([`chain`]). If it is
 //! pending, and no wrapped future inside of it is, it waits until it is polled again or dropped.
-//! [`stacks`] keeps the names, [`waits`] the futures that wait and the rows for the sampler.
+//! [`waits`] keeps the names, the futures that wait and the rows for the sampler.
 //!
 //! # Threads and locks
 //! Each thread has the chain of its polls in progress in a thread-local of plain numbers. The waits
@@ -26,7 +26,6 @@
 
 mod chain;
 mod recorded_waits;
-mod stacks;
 mod task_wait;
 mod waits;
 

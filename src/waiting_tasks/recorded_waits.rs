@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::types::TimeStamp;
 use crate::util::{LockRank, NamedMutex, as_profiler_work, is_any_lock_held_on_current_thread};
 use crate::waiting_tasks::chain::MAX_POLLS;
-use crate::waiting_tasks::stacks::{MAX_PART_BYTES, TaskName};
-use crate::waiting_tasks::waits::{MAX_ROWS, WaitLosses, WaitRow, Waits};
+use crate::waiting_tasks::waits::{MAX_PART_BYTES, MAX_ROWS, TaskName, WaitLosses, WaitRow, Waits};
 
 /// Numbers of the futures that may wait at the same time, and of different stacks. The memory is
 /// allocated at the session's start, about 17 MiB, but the system provides only what is used.

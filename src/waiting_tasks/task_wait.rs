@@ -10,7 +10,7 @@ use crate::waiting_tasks::chain::{
     EndedPoll, Poll, add_pending, innermost, next_number, push, remove, remove_pending,
 };
 use crate::waiting_tasks::recorded_waits::{end_wait, session, with_waits};
-use crate::waiting_tasks::stacks::TaskName;
+use crate::waiting_tasks::waits::TaskName;
 
 /// Returns whether a session records waits. A caller that gets `false` need not call
 /// [`TaskWait::begin_poll`]: one relaxed load.

@@ -1,7 +1,6 @@
 //! Tests of [`Waits`](super::Waits).
 
 use super::*;
-use crate::waiting_tasks::stacks::TaskName;
 
 const NONE: ContextWords = ContextWords::NONE;
 
@@ -302,4 +301,61 @@ fn time_that_steps_back_is_no_time() {
     waits.end(place, at(450));
     waits.account_all(at(400));
     assert_eq!(waits.weight_ns(stack), 0);
+}
+
+#[test]
+fn equal_stacks_share_a_number_and_too_many_become_other() {
+    let mut stacks = TaskStacks::with_space(5).expect("memory");
+    let outer = stacks.number(0, name("outer"));
+    let inner = stacks.number(outer, name("inner"));
+    assert_eq!(stacks.number(0, name("outer")), outer);
+    assert_eq!(stacks.number(outer, name("inner")), inner);
+    assert_ne!(stacks.number(0, name("inner")), inner);
+    assert_eq!(stacks.text(inner), "outer → inner");
+    let other = stacks.number(outer, name("new"));
+    assert_eq!(stacks.text(other), OTHER);
+    assert_eq!(stacks.number(other, name("inner")), other);
+    assert_eq!(stacks.number(outer, name("inner")), inner);
+}
+
+#[test]
+fn texts_made_at_run_time_leave_space_for_labels() {
+    let mut stacks = TaskStacks::with_space(100).expect("memory");
+    let mut last = 0;
+    for number in 0..1_000 {
+        let dynamic = &format!("request {number}");
+        let label = "look_up";
+        last = stacks.number(0, TaskName { label, dynamic });
+    }
+    assert_eq!(stacks.text(last), "look_up");
+    let known = TaskName {
+        label: "look_up",
+        dynamic: "request 7",
+    };
+    let known = stacks.number(0, known);
+    assert_eq!(stacks.text(known), "look_up request 7");
+    let inner = stacks.number(last, name("pool.get"));
+    assert_eq!(stacks.text(inner), "look_up → pool.get");
+}
+
+#[test]
+fn long_texts_are_cut_and_nothing_is_allocated() {
+    let mut stacks = TaskStacks::with_space(1_000).expect("memory");
+    let space = |stacks: &TaskStacks| {
+        let slots = stacks.by_name.slots();
+        (stacks.stacks.capacity(), stacks.texts.capacity(), slots)
+    };
+    let before = space(&stacks);
+    for number in 0..2_000 {
+        let long = format!("{number} {}", "µ".repeat(200));
+        let stack = stacks.number(
+            0,
+            TaskName {
+                label: &long,
+                dynamic: &long,
+            },
+        );
+        assert!(stacks.text(stack).len() <= 2 * MAX_PART_BYTES + 1);
+    }
+    assert_eq!(before, space(&stacks));
 }

@@ -1,7 +1,5 @@
 //! Counters, gauges and histograms of the `metrics` crate as tracks.
 
-mod handles;
-mod metric_texts;
 mod recorder;
 mod registry;
 mod tracks;

@@ -4,15 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use metrics::{
-    Counter, Gauge, Histogram, Key, KeyName, Metadata, NoopRecorder, Recorder, SetRecorderError,
-    SharedString, Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata,
+    NoopRecorder, Recorder, SetRecorderError, SharedString, Unit,
 };
 
 use crate::api::ProfilerCounterTotal;
-use crate::integrations::metrics::handles::Both;
-use crate::integrations::metrics::metric_texts::{CATEGORY, MetricDescription};
-use crate::integrations::metrics::registry::{Missing, Registry};
-use crate::integrations::metrics::tracks::{CounterTrack, GaugeTrack, HistogramTrack};
+use crate::integrations::metrics::registry::{MetricDescription, Missing, Registry};
+use crate::integrations::metrics::tracks::{CATEGORY, CounterTrack, FloatTrack};
 
 static NOT_RECORDED: ProfilerCounterTotal = ProfilerCounterTotal::new(
     "metrics that are not recorded",
@@ -83,8 +81,8 @@ pub struct ProfilerRecorder<R = NoopRecorder> {
 #[derive(Default)]
 struct Metrics {
     counters: Registry<CounterTrack>,
-    gauges: Registry<GaugeTrack>,
-    histograms: Registry<HistogramTrack>,
+    gauges: Registry<FloatTrack>,
+    histograms: Registry<FloatTrack>,
 }
 
 impl ProfilerRecorder {
@@ -140,11 +138,11 @@ fn known<T>(track: Result<Arc<T>, Missing>) -> Option<Arc<T>> {
 }
 
 macro_rules! register {
-    ($recorder:ident.$registry:ident, $key:ident, $track:ident, $handle:ident, $inner:expr) => {{
+    ($recorder:ident.$registry:ident, $key:ident, $make:expr, $handle:ident, $inner:expr) => {{
         let track = $recorder
             .metrics
             .$registry
-            .get_or_make($key, |description| $track::new($key, description));
+            .get_or_make($key, |description| $make($key, description));
         match known(track) {
             Some(track) if $recorder.has_inner => $handle::from_arc(Arc::new(Both {
                 track,
@@ -176,16 +174,69 @@ impl<R: Recorder> Recorder for ProfilerRecorder<R> {
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
         let inner = || self.inner.register_counter(key, metadata);
-        register!(self.counters, key, CounterTrack, Counter, inner())
+        register!(self.counters, key, CounterTrack::new, Counter, inner())
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
         let inner = || self.inner.register_gauge(key, metadata);
-        register!(self.gauges, key, GaugeTrack, Gauge, inner())
+        register!(self.gauges, key, FloatTrack::gauge, Gauge, inner())
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
         let inner = || self.inner.register_histogram(key, metadata);
-        register!(self.histograms, key, HistogramTrack, Histogram, inner())
+        register!(
+            self.histograms,
+            key,
+            FloatTrack::histogram,
+            Histogram,
+            inner()
+        )
+    }
+}
+
+/// A track, and the handle of the inner recorder for the same metric.
+struct Both<T, H> {
+    track: Arc<T>,
+    inner: H,
+}
+
+impl<T: CounterFn> CounterFn for Both<T, Counter> {
+    fn increment(&self, value: u64) {
+        self.track.increment(value);
+        self.inner.increment(value);
+    }
+
+    fn absolute(&self, value: u64) {
+        self.track.absolute(value);
+        self.inner.absolute(value);
+    }
+}
+
+impl<T: GaugeFn> GaugeFn for Both<T, Gauge> {
+    fn increment(&self, value: f64) {
+        self.track.increment(value);
+        self.inner.increment(value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.track.decrement(value);
+        self.inner.decrement(value);
+    }
+
+    fn set(&self, value: f64) {
+        self.track.set(value);
+        self.inner.set(value);
+    }
+}
+
+impl<T: HistogramFn> HistogramFn for Both<T, Histogram> {
+    fn record(&self, value: f64) {
+        self.track.record(value);
+        self.inner.record(value);
+    }
+
+    fn record_many(&self, value: f64, count: usize) {
+        (*self.track).record_many(value, count);
+        self.inner.record_many(value, count);
     }
 }

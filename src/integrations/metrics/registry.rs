@@ -13,14 +13,16 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
-use metrics::{Key, KeyName};
+use metrics::{Key, KeyName, Unit};
 
 use crate::api::may_list_counters;
 use crate::integrations::bounded_wait::{poll_for_lock, unpoisoned};
-use crate::integrations::metrics::metric_texts::{MetricDescription, key_bytes};
+use crate::util::cut_at_character;
 
 /// Maximum number of names with a description, of one kind.
 const MAX_DESCRIPTIONS: usize = 8_000;
+/// Maximum length of a description, in bytes. A longer one is cut.
+const MAX_DESCRIPTION_BYTES: usize = 512;
 /// Maximum length of the texts of a metric's key, in bytes.
 const MAX_KEY_BYTES: usize = 2048;
 /// Number of shards: threads that look for different metrics seldom share a cache line.
@@ -57,8 +59,7 @@ impl Drop for Making {
 #[cold]
 pub(crate) fn make_alone<T>(make: impl FnOnce() -> T) -> Option<T> {
     let _making = Making::begin()?;
-    let attempt = || unpoisoned(MAKING.try_lock());
-    let _alone = attempt().or_else(|| poll_for_lock(attempt))?;
+    let _alone = poll_for_lock(|| MAKING.try_lock())?;
     Some(make())
 }
 
@@ -83,6 +84,20 @@ impl Hasher for KeyHash {
 }
 
 type Shard<T> = RwLock<HashMap<Key, Arc<T>, BuildHasherDefault<KeyHash>>>;
+
+/// What the application says of the metrics of one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MetricDescription {
+    pub(crate) unit: Option<Unit>,
+    pub(crate) text: String,
+}
+
+impl MetricDescription {
+    pub(crate) fn new(unit: Option<Unit>, text: &str) -> Self {
+        let text = cut_at_character(text, MAX_DESCRIPTION_BYTES).to_owned();
+        Self { unit, text }
+    }
+}
 
 /// The reason why a key has no metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,9 +125,8 @@ impl<T> Default for Registry<T> {
 
 /// Locks for reading. A thread that may not wait tries only once.
 fn read<T>(lock: &RwLock<T>) -> Option<RwLockReadGuard<'_, T>> {
-    let attempt = || unpoisoned(lock.try_read());
-    attempt().or_else(|| match may_list_counters() && !IS_MAKING.get() {
-        true => poll_for_lock(attempt),
+    unpoisoned(lock.try_read()).or_else(|| match may_list_counters() && !IS_MAKING.get() {
+        true => poll_for_lock(|| lock.try_read()),
         false => None,
     })
 }
@@ -157,10 +171,8 @@ impl<T> Registry<T> {
                 return Err(Missing::Refused);
             }
             let metric = Arc::new(make(&self.description(key)).ok_or(Missing::Refused)?);
-            let attempt = || unpoisoned(self.shard(key).try_write());
-            let mut shard = attempt()
-                .or_else(|| poll_for_lock(attempt))
-                .ok_or(Missing::NotNow)?;
+            let shard = poll_for_lock(|| self.shard(key).try_write());
+            let mut shard = shard.ok_or(Missing::NotNow)?;
             if shard.try_reserve(1).is_err() {
                 return Err(Missing::Refused);
             }
@@ -171,8 +183,7 @@ impl<T> Registry<T> {
     }
 
     fn description(&self, key: &Key) -> MetricDescription {
-        let attempt = || unpoisoned(self.descriptions.try_read());
-        let descriptions = attempt().or_else(|| poll_for_lock(attempt));
+        let descriptions = poll_for_lock(|| self.descriptions.try_read());
         let found = descriptions.and_then(|known| known.get(key.name()).cloned());
         found.unwrap_or_default()
     }
@@ -186,8 +197,7 @@ impl<T> Registry<T> {
             return;
         };
         let description = description();
-        let attempt = || unpoisoned(self.descriptions.try_write());
-        let Some(mut descriptions) = attempt().or_else(|| poll_for_lock(attempt)) else {
+        let Some(mut descriptions) = poll_for_lock(|| self.descriptions.try_write()) else {
             return;
         };
         let is_known = descriptions.contains_key(name);
@@ -197,6 +207,14 @@ impl<T> Registry<T> {
             descriptions.insert(name.clone(), description);
         }
     }
+}
+
+/// Returns the length of the texts of a key, in bytes.
+pub(crate) fn key_bytes(key: &Key) -> usize {
+    let labels = key
+        .labels()
+        .map(|label| label.key().len() + label.value().len());
+    key.name().len() + labels.sum::<usize>()
 }
 
 #[cfg(all(test, has_profiler))]
@@ -262,7 +280,7 @@ mod tests {
             });
             unit
         };
-        for unit in [metrics::Unit::Bytes, metrics::Unit::Percent] {
+        for unit in [Unit::Bytes, Unit::Percent] {
             registry.describe(&name, || MetricDescription::new(Some(unit), ""));
             assert_eq!(unit_of(&registry, "name"), Some(unit));
         }

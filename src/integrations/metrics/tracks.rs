@@ -1,16 +1,17 @@
-//! What a metric is in the profile: a counter of the profiler, or two.
+//! What a metric is in the profile: a counter of the profiler, or two, with their texts and their unit.
 
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use metrics::{CounterFn, GaugeFn, HistogramFn, Key};
+use metrics::{CounterFn, GaugeFn, HistogramFn, Key, Unit};
 
 use crate::api::{FloatValues, OwnedCounter, ScaledFloat};
-use crate::integrations::metrics::metric_texts::{
-    MILLIONTHS, MetricDescription, MetricTexts, TrackScale,
-};
-use crate::integrations::metrics::registry::make_alone;
-use crate::types::CounterParams;
+use crate::integrations::metrics::registry::{MetricDescription, make_alone};
+use crate::types::{CounterParams, CounterUnit};
+
+/// Category of the tracks.
+pub(crate) const CATEGORY: &str = "Metrics";
 
 /// Maximum number of tracks, of all recorders together. Below the maximum number of counters, so
 /// that the application's own ones have space.
@@ -32,7 +33,14 @@ impl Track {
         if TRACKS.load(Ordering::Relaxed) >= MAX_TRACKS {
             return None;
         }
-        let counter = texts.with_params(scale, is_total, make);
+        let counter = make(&CounterParams {
+            label: &format!("{}{}", texts.name, scale.suffix),
+            category: CATEGORY,
+            description: &texts.description,
+            is_total,
+            unit: scale.unit,
+            color: None,
+        });
         if !counter.is_listed() {
             return None;
         }
@@ -89,9 +97,9 @@ impl CounterFn for CounterTrack {
     }
 }
 
-/// A number that one or two tracks show.
+/// A gauge or a histogram of `metrics`: a number that one or two tracks show.
 #[derive(Debug)]
-struct FloatTrack {
+pub(crate) struct FloatTrack {
     values: Arc<FloatValues>,
     is_total: bool,
     /// Exists for its counter, which reads the number.
@@ -108,6 +116,14 @@ struct FractionTrack {
 }
 
 impl FloatTrack {
+    pub(crate) fn gauge(key: &Key, description: &MetricDescription) -> Option<Self> {
+        Self::new(key, description, "gauge", false)
+    }
+
+    pub(crate) fn histogram(key: &Key, description: &MetricDescription) -> Option<Self> {
+        Self::new(key, description, "histogram: sum of the values", true)
+    }
+
     fn new(key: &Key, description: &MetricDescription, kind: &str, is_total: bool) -> Option<Self> {
         let scale = TrackScale::of(description.unit);
         let texts = MetricTexts::new(key, description, kind);
@@ -159,43 +175,25 @@ impl FloatTrack {
     }
 }
 
-/// A gauge of `metrics`: a level.
-#[derive(Debug)]
-pub(crate) struct GaugeTrack(FloatTrack);
-
-impl GaugeTrack {
-    pub(crate) fn new(key: &Key, description: &MetricDescription) -> Option<Self> {
-        FloatTrack::new(key, description, "gauge", false).map(Self)
-    }
-}
-
-impl GaugeFn for GaugeTrack {
+/// A gauge is a level.
+impl GaugeFn for FloatTrack {
     fn increment(&self, value: f64) {
-        self.0.before(value);
-        self.0.values.add(value);
+        self.before(value);
+        self.values.add(value);
     }
 
     fn decrement(&self, value: f64) {
-        self.increment(-value);
+        GaugeFn::increment(self, -value);
     }
 
     fn set(&self, value: f64) {
-        self.0.before(value);
-        self.0.values.set(value);
+        self.before(value);
+        self.values.set(value);
     }
 }
 
-/// A histogram of `metrics`: the sum of the values, with their number.
-#[derive(Debug)]
-pub(crate) struct HistogramTrack(FloatTrack);
-
-impl HistogramTrack {
-    pub(crate) fn new(key: &Key, description: &MetricDescription) -> Option<Self> {
-        FloatTrack::new(key, description, "histogram: sum of the values", true).map(Self)
-    }
-}
-
-impl HistogramFn for HistogramTrack {
+/// A histogram is the sum of the values, with their number.
+impl HistogramFn for FloatTrack {
     fn record(&self, value: f64) {
         self.record_many(value, 1);
     }
@@ -203,8 +201,140 @@ impl HistogramFn for HistogramTrack {
     fn record_many(&self, value: f64, count: usize) {
         let sum = value * count as f64;
         if sum.is_finite() {
-            self.0.before(value);
-            self.0.values.add_operations(sum, count as u64);
+            self.before(value);
+            self.values.add_operations(sum, count as u64);
         }
+    }
+}
+
+/// How many parts of a metric's unit make one of the track's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct TrackScale {
+    /// A whole number.
+    parts_of_one: u64,
+    /// Follows the metric's name in the label.
+    suffix: &'static str,
+    unit: CounterUnit,
+    /// Whether a value may have a fraction in the track's unit that matters.
+    has_fractions: bool,
+}
+
+/// How a second track shows the fractions of a metric.
+const MILLIONTHS: TrackScale = TrackScale {
+    parts_of_one: 1_000_000,
+    suffix: " (millionths)",
+    unit: CounterUnit::Number,
+    has_fractions: false,
+};
+
+impl TrackScale {
+    fn of(unit: Option<Unit>) -> Self {
+        let in_unit = |parts_of_one, suffix| Self {
+            parts_of_one,
+            suffix,
+            unit: CounterUnit::Number,
+            has_fractions: false,
+        };
+        let with_fractions = |suffix| Self {
+            has_fractions: true,
+            ..in_unit(1, suffix)
+        };
+        let bytes = |parts_of_one| Self {
+            unit: CounterUnit::Bytes,
+            ..in_unit(parts_of_one, "")
+        };
+        match unit {
+            None | Some(Unit::Count) => with_fractions(""),
+            Some(Unit::CountPerSecond) => with_fractions(" (/s)"),
+            Some(Unit::Percent) => with_fractions(" (%)"),
+            Some(Unit::Seconds) => in_unit(1_000_000_000, " (ns)"),
+            Some(Unit::Milliseconds) => in_unit(1_000_000, " (ns)"),
+            Some(Unit::Microseconds) => in_unit(1_000, " (ns)"),
+            Some(Unit::Nanoseconds) => in_unit(1, " (ns)"),
+            Some(Unit::Tebibytes) => bytes(1 << 40),
+            Some(Unit::Gibibytes) => bytes(1 << 30),
+            Some(Unit::Mebibytes) => bytes(1 << 20),
+            Some(Unit::Kibibytes) => bytes(1 << 10),
+            Some(Unit::Bytes) => bytes(1),
+            Some(Unit::TerabitsPerSecond) => in_unit(1_000_000_000_000, " (bit/s)"),
+            Some(Unit::GigabitsPerSecond) => in_unit(1_000_000_000, " (bit/s)"),
+            Some(Unit::MegabitsPerSecond) => in_unit(1_000_000, " (bit/s)"),
+            Some(Unit::KilobitsPerSecond) => in_unit(1_000, " (bit/s)"),
+            Some(Unit::BitsPerSecond) => in_unit(1, " (bit/s)"),
+        }
+    }
+}
+
+/// The texts of a metric's tracks.
+#[derive(Debug)]
+struct MetricTexts {
+    /// The name with the labels.
+    name: String,
+    description: String,
+}
+
+impl MetricTexts {
+    /// `kind` describes a metric that the application does not describe.
+    fn new(key: &Key, description: &MetricDescription, kind: &str) -> Self {
+        let description = match description.text.as_str() {
+            "" => kind,
+            text => text,
+        };
+        Self {
+            name: label_of(key),
+            description: description.to_owned(),
+        }
+    }
+}
+
+/// Returns a key as Prometheus writes it: `name{key="value",other="value"}`.
+fn label_of(key: &Key) -> String {
+    let mut text = key.name().to_owned();
+    for (index, label) in key.labels().enumerate() {
+        text.push(if index == 0 { '{' } else { ',' });
+        _ = write!(text, "{}=\"", label.key());
+        for character in label.value().chars() {
+            match character {
+                '"' | '\\' => text.extend(['\\', character]),
+                '\n' => text.push_str("\\n"),
+                _ => text.push(character),
+            }
+        }
+        text.push('"');
+    }
+    if key.labels().len() > 0 {
+        text.push('}');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_of_has_the_labels_in_their_order() {
+        let key =
+            |labels: &[(&'static str, &'static str)]| label_of(&Key::from_parts("a.b", labels));
+        assert_eq!(key(&[]), "a.b");
+        assert_eq!(key(&[("z", "1")]), "a.b{z=\"1\"}");
+        assert_eq!(
+            key(&[("z", "a\"b\\c\nd"), ("k", "")]),
+            "a.b{z=\"a\\\"b\\\\c\\nd\",k=\"\"}"
+        );
+    }
+
+    #[test]
+    fn scales_of_one_dimension_share_the_unit_of_the_track() {
+        let scale = |unit| TrackScale::of(Some(unit));
+        let (seconds, millis) = (scale(Unit::Seconds), scale(Unit::Milliseconds));
+        assert_eq!(seconds.parts_of_one, 1000 * millis.parts_of_one);
+        assert_eq!(seconds.suffix, millis.suffix);
+        let (gibi, mebi) = (scale(Unit::Gibibytes), scale(Unit::Mebibytes));
+        assert_eq!(gibi.parts_of_one, 1024 * mebi.parts_of_one);
+        assert_eq!(
+            (gibi.unit, mebi.unit),
+            (CounterUnit::Bytes, CounterUnit::Bytes)
+        );
     }
 }

@@ -5,13 +5,11 @@
 //! destroyed at the thread's exit.
 
 use std::cell::{Cell, RefCell};
-use std::time::Duration;
 
 use tracing_core::Metadata;
 
 use crate::api::{AutoProfilerLabel, EnteredWait, ProfilerContext};
-use crate::integrations::tracing::span_flow::SpanFlow;
-use crate::integrations::tracing::span_table::SpanKey;
+use crate::integrations::tracing::open_spans::{SpanFlow, SpanKey};
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
 /// Maximum number of entered spans that a thread keeps. Deeper ones have neither a label nor a
@@ -121,9 +119,8 @@ pub(crate) fn enter(
 /// What a thread exits with a span.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeftSpan {
-    /// Time since the span's outermost entry, if it is measured and this was the exit from that
-    /// entry.
-    pub(crate) busy: Option<Duration>,
+    /// Time of the span's outermost entry, if it is measured and this was the exit from that entry.
+    pub(crate) since: Option<ProfilerTime>,
     /// The span's flow, if a session records the span.
     pub(crate) flow: Option<SpanFlow>,
     /// The entry, if a session records where the span's future waits.
@@ -133,7 +130,7 @@ pub(crate) struct LeftSpan {
 /// Records that the thread exits a span.
 #[inline]
 pub(crate) fn leave(key: SpanKey) -> LeftSpan {
-    let left = with_entered(|entered| {
+    with_entered(|entered| {
         let index = entered.iter().rposition(|span| span.key == key)?;
         let span = if index + 1 == entered.len() {
             entered.pop()?
@@ -151,20 +148,13 @@ pub(crate) fn leave(key: SpanKey) -> LeftSpan {
         // A span that was entered more than once is measured from its outermost entry.
         let since = span.recorded.and_then(|recorded| recorded.since);
         let since = since.filter(|_| !entered.iter().any(|span| span.key == key));
-        Some((
+        Some(LeftSpan {
             since,
-            LeftSpan {
-                busy: None,
-                flow: span.recorded.map(|recorded| recorded.flow),
-                wait: span.wait,
-            },
-        ))
-    });
-    let (since, left) = left.unwrap_or_default();
-    LeftSpan {
-        busy: since.map(|since: ProfilerTime| ProfilerTime::now().duration_since(since)),
-        ..left
-    }
+            flow: span.recorded.map(|recorded| recorded.flow),
+            wait: span.wait,
+        })
+    })
+    .unwrap_or_default()
 }
 
 /// Returns the flow of the innermost entered span of this layer, if a session records that span.

@@ -8,8 +8,7 @@ use std::fmt;
 
 use tracing_core::field::{Field, Visit};
 
-use crate::integrations::application_text::{append_str, append_text};
-use crate::integrations::pooled_bytes::PooledBytes;
+use crate::integrations::application_text::{PooledBytes, append_str, append_text};
 use crate::integrations::tracing::span_context::{SPAN_ID, TRACE_ID};
 use crate::markers::JSONWriter;
 use crate::types::serde_as_inner;
@@ -149,6 +148,10 @@ impl FieldValues {
         let length = (bytes.len() - start) as u16;
         bytes[start - 2..start].copy_from_slice(&length.to_le_bytes());
     }
+
+    fn put_arguments(&mut self, field: &Field, text: fmt::Arguments<'_>) {
+        self.put_text(field, |bytes| append_text(bytes, text, MAX_TEXT_BYTES));
+    }
 }
 
 impl Visit for FieldValues {
@@ -168,12 +171,17 @@ impl Visit for FieldValues {
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
-        if let Some(id) = Id::of(field, value) {
-            return self.record_debug(field, &id);
-        }
-        match u64::try_from(value) {
-            Ok(value) => self.put_number(field, NATURAL, value),
-            Err(_) => self.record_debug(field, &value),
+        let digits_of_id = match field.name() {
+            TRACE_ID => Some(32),
+            SPAN_ID => Some(16),
+            _ => None,
+        };
+        match (digits_of_id, u64::try_from(value)) {
+            // An id has the digits that it has elsewhere in the profile. As a number, it may be longer
+            // than those of the viewer, and its decimal digits would be those of another id.
+            (Some(digits), _) => self.put_arguments(field, format_args!("{value:0digits$x}")),
+            (None, Ok(value)) => self.put_number(field, NATURAL, value),
+            (None, Err(_)) => self.record_debug(field, &value),
         }
     }
 
@@ -195,34 +203,7 @@ impl Visit for FieldValues {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put_text(field, |bytes| {
-            append_text(bytes, format_args!("{value:?}"), MAX_TEXT_BYTES)
-        });
-    }
-}
-
-/// The id of a trace or a span, with the digits that it has elsewhere in the profile. As a number, it
-/// may be longer than those of the viewer, and its decimal digits would be those of another id.
-struct Id {
-    value: u128,
-    digits: usize,
-}
-
-impl Id {
-    /// Returns `None` if the field has another name.
-    fn of(field: &Field, value: u128) -> Option<Self> {
-        let digits = match field.name() {
-            TRACE_ID => 32,
-            SPAN_ID => 16,
-            _ => return None,
-        };
-        Some(Self { value, digits })
-    }
-}
-
-impl fmt::Debug for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:0width$x}", self.value, width = self.digits)
+        self.put_arguments(field, format_args!("{value:?}"));
     }
 }
 

@@ -17,14 +17,12 @@ use crate::integrations::application_text::is_formatting;
 use crate::integrations::tracing::entered_spans::{
     NewestSpan, RecordedSpan, SpanLabel, current, enter, leave, newest, set_newest,
 };
-use crate::integrations::tracing::event_marker::TracingEvent;
 use crate::integrations::tracing::field_values::FieldValues;
-use crate::integrations::tracing::open_spans::{OPEN_SPANS, OpenSpan};
-use crate::integrations::tracing::span_context::{ContextOf, context_of, note_ids, note_later_ids};
-use crate::integrations::tracing::span_flow::SpanFlow;
-use crate::integrations::tracing::span_marker::TracingSpan;
-use crate::integrations::tracing::span_table::SpanKey;
-use crate::integrations::tracing::span_wait::{SPAN_WAITS, abandon_wait, enter_wait, exit_wait};
+use crate::integrations::tracing::markers::{TracingEvent, TracingSpan};
+use crate::integrations::tracing::open_spans::{
+    OPEN_SPANS, OpenSpan, SPAN_WAITS, SpanFlow, SpanKey, abandon_wait, enter_wait, exit_wait,
+};
+use crate::integrations::tracing::span_context::{ContextOf, context_of, keep_ids, note_ids};
 use crate::markers::{MarkerOptions, MarkerStack};
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
@@ -233,8 +231,7 @@ impl ProfilerLayer {
         let mut values = FieldValues::new();
         attributes.record(&mut values);
         let flow = SpanFlow::new();
-        OPEN_SPANS.insert(OpenSpan {
-            key,
+        let span = OpenSpan {
             session,
             start,
             metadata: attributes.metadata(),
@@ -244,7 +241,8 @@ impl ProfilerLayer {
             trace_id: 0,
             busy: self.has_busy_times.then_some(Duration::ZERO),
             values,
-        });
+        };
+        OPEN_SPANS.insert(key, span);
         flow
     }
 
@@ -334,7 +332,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if note_later_ids(values, context.span(id)) {
+        if keep_ids(context.span(id), |ids| values.record(ids)) {
             self.has_contexts.store(true, Ordering::Relaxed);
         }
         let key = self.key(id);
@@ -407,6 +405,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let key = self.key(id);
         let left = leave(key);
+        let busy = (left.since).map(|since| ProfilerTime::now().duration_since(since));
         if left.wait.is_none() && left.flow.is_none() {
             return;
         }
@@ -421,8 +420,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         }
         if left.flow.is_some() {
             OPEN_SPANS.with(key, |span| {
-                let busy = |before| before + left.busy.unwrap_or_default();
-                span.busy = span.busy.map(busy);
+                span.busy = span.busy.map(|sum| sum + busy.unwrap_or_default());
                 span.trace_id = in_span.trace_id();
             });
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tracing_core::Subscriber;
 use tracing_core::field::{Field, Visit};
-use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::span::{Attributes, Id};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{Extensions, LookupSpan, SpanRef};
 
@@ -22,7 +22,7 @@ pub(crate) type ContextOf = fn(&Extensions<'_>) -> Option<ProfilerContext>;
 
 /// The ids in the fields of a span, among the span's extensions.
 #[derive(Clone, Copy, Default)]
-struct SpanIds {
+pub(crate) struct SpanIds {
     trace_id: Option<u128>,
     span_id: Option<u64>,
 }
@@ -34,18 +34,11 @@ where
 {
     let fields = attributes.metadata().fields();
     let has_fields = fields.field(TRACE_ID).is_some() || fields.field(SPAN_ID).is_some();
-    has_fields && keep(span, |ids| attributes.record(ids))
+    has_fields && keep_ids(span, |ids| attributes.record(ids))
 }
 
-/// Keeps the ids among values that were recorded later. Returns whether there are any.
-pub(crate) fn note_later_ids<S>(values: &Record<'_>, span: Option<SpanRef<'_, S>>) -> bool
-where
-    S: for<'a> LookupSpan<'a>,
-{
-    keep(span, |ids| values.record(ids))
-}
-
-fn keep<S>(span: Option<SpanRef<'_, S>>, record: impl FnOnce(&mut SpanIds)) -> bool
+/// Keeps the ids among the values that `record` gives. Returns whether there are any.
+pub(crate) fn keep_ids<S>(span: Option<SpanRef<'_, S>>, record: impl FnOnce(&mut SpanIds)) -> bool
 where
     S: for<'a> LookupSpan<'a>,
 {

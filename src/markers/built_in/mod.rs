@@ -9,23 +9,52 @@
 //! Left out are `Java`, `JavaWithDetails` and `CONTENT_FULL_PAINT_TIME`, which only Android or a
 //! browser needs.
 
-#[macro_use]
-mod keywords_macro;
+/// Defines enums whose values the viewer knows by keywords, for use as fields of markers. A field with
+/// a fixed set of values has such an enum as its type, because the viewer fails to load a profile with
+/// any other value.
+macro_rules! keywords {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $keyword:literal,)+ })+) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+        }
 
-mod flow;
+        crate::types::serde_as_index!($name { $($variant),+ });
+
+        impl $name {
+            pub(super) const fn keyword(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $keyword,)+
+                }
+            }
+        }
+
+        written_as! {
+            value: $name => value.keyword();
+        }
+    )+};
+}
+
+/// Defines a payload that writes its fields itself: a struct that is serialized as a tuple of its
+/// fields.
+macro_rules! payload {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)+ }) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)+
+        }
+
+        __marker_type_serde!($name { $($field: $type),+ });
+    };
+}
+
 mod interface;
-mod ipc;
-mod media;
-mod memory;
 mod network;
 mod system;
 mod text;
 
-pub use flow::*;
 pub use interface::*;
-pub use ipc::*;
-pub use media::*;
-pub use memory::*;
 pub use network::*;
 pub use system::*;
 pub use text::*;

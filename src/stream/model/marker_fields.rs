@@ -48,7 +48,7 @@ impl<'m> FieldCollector<'m> {
         self.fields
     }
 
-    fn field_value(&mut self, value: PropertyValue<'_>) -> FieldValue {
+    fn field_value(&mut self, value: PropertyValue<&str>) -> FieldValue {
         match value {
             PropertyValue::Null => FieldValue::Null,
             PropertyValue::Bool(value) => FieldValue::Bool(value),
@@ -96,7 +96,7 @@ impl Nested {
         let _ = serde_json::to_writer(&mut self.text, value);
     }
 
-    fn value(&mut self, value: PropertyValue<'_>, process_start: TimeStamp) {
+    fn value(&mut self, value: PropertyValue<&str>, process_start: TimeStamp) {
         match value {
             PropertyValue::Null => self.write(&()),
             PropertyValue::Bool(value) => self.write(&value),
@@ -117,7 +117,7 @@ impl Nested {
 }
 
 impl PropertySink for FieldCollector<'_> {
-    fn value(&mut self, name: Option<&str>, value: PropertyValue<'_>) {
+    fn value(&mut self, name: Option<&str>, value: PropertyValue<&str>) {
         if self.dropped > 0 {
             return;
         }

@@ -4,54 +4,22 @@
 //! A field that shows something computed, rather than a value of the payload, cannot be found in
 //! this way, and is left out.
 
-use std::collections::BTreeMap;
-
-use serde::de::DeserializeOwned;
-
 use crate::buffer::EntryWriter;
-use crate::markers::codec::described::recipe::{Constant, Form, Line, encode_recipe};
-use crate::markers::codec::described::recorder::{Event, Recorder, Written};
-use crate::markers::codec::described::shape::{Shape, merged};
-use crate::markers::codec::described::tracer::{
-    Leaf, LeafKind, MAX_VARIANTS, Plan, Step, Traced, Tracer,
+use crate::markers::codec::described::described_type::{
+    Constant, Form, Line, Written, encode_recipe,
 };
+use crate::markers::codec::described::shape::{Shape, Step, merged};
+use crate::markers::codec::described::tracer::{Leaf, LeafKind, MAX_VARIANTS, Plan, Tracer};
 use crate::markers::flow::FlowId;
-use crate::markers::json_writer::JSONWriter;
+use crate::markers::json_writer::{JSONWriter, PropertySink, PropertyValue};
 use crate::markers::profiler_marker::ProfilerMarker;
 
 /// Maximum number of traces for the choices of a type.
 const MAX_TRACES: usize = 256;
+/// Maximum number of recorded events of one payload.
+const MAX_EVENTS: usize = 256;
 /// Units that a field may show a `Duration` in, by their number in a second.
 const DURATION_UNITS: [f64; 4] = [1.0, 1e3, 1e6, 1e9];
-
-/// One deserialization, and what its value wrote.
-struct Trace {
-    shape: Shape,
-    leaves: Vec<Leaf>,
-    events: Vec<Event>,
-}
-
-fn shape_of<T: DeserializeOwned>(plan: Plan) -> Option<(T, Shape, Vec<Leaf>)> {
-    let mut tracer = Tracer::new(plan);
-    let mut shape = Shape::Unit;
-    let traced = Traced {
-        tracer: &mut tracer,
-        shape: &mut shape,
-    };
-    let value = T::deserialize(traced).ok()?;
-    Some((value, shape, tracer.leaves))
-}
-
-fn trace<T: ProfilerMarker>(plan: Plan) -> Option<Trace> {
-    let (value, shape, leaves) = shape_of::<T>(plan)?;
-    let mut recorder = Recorder::default();
-    value.stream_json_marker_data(&mut JSONWriter::new(&mut recorder));
-    (!recorder.is_full).then_some(Trace {
-        shape,
-        leaves,
-        events: recorder.events,
-    })
-}
 
 /// Returns the encoded description of a type; `None` if it cannot be traced. Runs code of the
 /// application, which may panic.
@@ -68,18 +36,17 @@ pub(crate) fn describe<T: ProfilerMarker>() -> Option<Vec<u8>> {
         ..Plan::default()
     });
     let mut shape = usual.shape.clone();
-    let mut choices = BTreeMap::new();
+    let mut choices = Vec::new();
     let mut traces = 0;
-    let all = usual.leaves.iter().filter_map(|leaf| match leaf.kind {
-        LeafKind::Choice(number, variants) => Some((number, variants)),
-        _ => None,
-    });
-    for (number, variants) in all {
+    for leaf in &usual.leaves {
+        let LeafKind::Choice(number, variants) = leaf.kind else {
+            continue;
+        };
         let mut of_choice = Vec::new();
         for variant in 0..variants.min(MAX_VARIANTS) {
             traces += 1;
             let plan = Plan {
-                choices: BTreeMap::from([(number, variant)]),
+                choice: Some((number, variant)),
                 ..Plan::default()
             };
             let traced = (traces <= MAX_TRACES).then(|| trace::<T>(plan)).flatten();
@@ -88,7 +55,7 @@ pub(crate) fn describe<T: ProfilerMarker>() -> Option<Vec<u8>> {
             }
             of_choice.push(traced.map(|other| other.events));
         }
-        choices.insert(number, of_choice);
+        choices.push((leaf, of_choice));
     }
     if let Some(other) = &without_options {
         shape = merged(shape, other.shape.clone())?;
@@ -105,13 +72,72 @@ pub(crate) fn describe<T: ProfilerMarker>() -> Option<Vec<u8>> {
     Some(out.bytes().to_vec())
 }
 
+/// One deserialization, and what its value wrote.
+struct Trace {
+    shape: Shape,
+    leaves: Vec<Leaf>,
+    events: Vec<Event>,
+}
+
+fn trace<T: ProfilerMarker>(plan: Plan) -> Option<Trace> {
+    let mut tracer = Tracer::new(plan);
+    let value = T::deserialize(&mut tracer).ok()?;
+    let mut recorder = Recorder::default();
+    value.stream_json_marker_data(&mut JSONWriter::new(&mut recorder));
+    (!recorder.is_full).then_some(Trace {
+        shape: tracer.shape,
+        leaves: tracer.leaves,
+        events: recorder.events,
+    })
+}
+
+/// A call that a payload made.
+#[derive(Clone, PartialEq, Debug)]
+enum Event {
+    Value(Option<String>, Written),
+    Start(Option<String>, bool),
+    End(bool),
+}
+
+/// Records the fields that a payload writes.
+#[derive(Debug, Default)]
+struct Recorder {
+    events: Vec<Event>,
+    /// Whether there were too many.
+    is_full: bool,
+}
+
+impl Recorder {
+    fn add(&mut self, event: Event) {
+        match self.events.len() < MAX_EVENTS {
+            true => self.events.push(event),
+            false => self.is_full = true,
+        }
+    }
+}
+
+impl PropertySink for Recorder {
+    fn value(&mut self, name: Option<&str>, value: PropertyValue<&str>) {
+        let written = value.with_text(|text| (*text).to_owned());
+        self.add(Event::Value(name.map(str::to_owned), written));
+    }
+
+    fn start(&mut self, name: Option<&str>, is_array: bool) {
+        self.add(Event::Start(name.map(str::to_owned), is_array));
+    }
+
+    fn end(&mut self, is_array: bool) {
+        self.add(Event::End(is_array));
+    }
+}
+
 /// Finds the values of a payload in its fields.
 struct Finder<'t> {
     usual: &'t Trace,
     shifted: &'t Trace,
     without_options: Option<&'t Trace>,
     /// For each choice and each of its variants, what the payload writes then.
-    choices: &'t BTreeMap<usize, Vec<Option<Vec<Event>>>>,
+    choices: &'t [(&'t Leaf, Vec<Option<Vec<Event>>>)],
 }
 
 impl Finder<'_> {
@@ -192,17 +218,14 @@ impl Finder<'_> {
         if let Some((leaf, form)) = self.leaf_of(written) {
             return Some(line(&leaf.path, form));
         }
-        for (number, of_variants) in self.choices {
+        for (leaf, of_variants) in self.choices {
             let variants = of_variants.iter().map(|events| {
                 let events = events.as_ref()?;
                 value_of(events, index, name).map_or(Some(None), constant)
             });
             let table: Option<Vec<Constant>> = variants.collect();
-            let table = table.filter(|table| table.iter().any(|other| *other != table[0]));
-            let is_choice =
-                |leaf: &&Leaf| matches!(leaf.kind, LeafKind::Choice(known, _) if known == *number);
-            let leaf = self.usual.leaves.iter().find(is_choice);
-            if let (Some(table), Some(leaf)) = (table, leaf) {
+            let differs = |table: &Vec<Constant>| table.iter().any(|other| *other != table[0]);
+            if let Some(table) = table.filter(differs) {
                 return Some(line(&leaf.path, Form::Table(table)));
             }
         }
@@ -255,39 +278,36 @@ fn up_to_option(path: Vec<Step>) -> Vec<Step> {
 
 /// Returns the form in which a value was written, if it was this one.
 fn form_of(kind: &LeafKind, written: &Written) -> Option<Form> {
-    let as_text = |text: &str, written: &str, form| (text == written).then_some(form);
-    match (kind, written) {
-        (LeafKind::Integer(value), Written::Int(shown)) => (shown == value).then_some(Form::Int),
+    let (is_it, form) = match (kind, written) {
+        (LeafKind::Integer(value), Written::Int(shown)) => (shown == value, Form::Int),
         (LeafKind::Integer(value), Written::Uint(shown)) => {
-            (i64::try_from(*shown) == Ok(*value)).then_some(Form::Uint)
+            (i64::try_from(*shown) == Ok(*value), Form::Uint)
         }
-        (LeafKind::Integer(value), Written::Float(shown)) => {
-            (*shown == *value as f64).then_some(Form::Float)
-        }
+        (LeafKind::Integer(value), Written::Float(shown)) => (*shown == *value as f64, Form::Float),
         (LeafKind::Integer(value), Written::Time(shown)) => {
-            (i64::try_from(*shown) == Ok(*value)).then_some(Form::Time)
+            (i64::try_from(shown.timestamp().0) == Ok(*value), Form::Time)
         }
-        (LeafKind::Integer(value), Written::Text(shown)) => {
-            as_text(&value.to_string(), shown, Form::Text)
+        (LeafKind::Integer(value), Written::String(shown)) => {
+            (value.to_string() == *shown, Form::Text)
         }
-        (LeafKind::Integer(value), Written::Unique(shown)) => {
-            let flow = FlowId::from(*value as u64).to_hex();
-            match flow == shown.as_bytes() {
-                true => Some(Form::Flow),
-                false => as_text(&value.to_string(), shown, Form::Unique),
+        (LeafKind::Integer(value), Written::UniqueString(shown)) => {
+            match FlowId::from(*value as u64).to_hex() == shown.as_bytes() {
+                true => (true, Form::Flow),
+                false => (value.to_string() == *shown, Form::Unique),
             }
         }
-        (LeafKind::Float(value), Written::Float(shown)) => (shown == value).then_some(Form::Float),
-        (LeafKind::Float(value), Written::Text(shown)) => {
-            as_text(&value.to_string(), shown, Form::Text)
+        (LeafKind::Float(value), Written::Float(shown)) => (shown == value, Form::Float),
+        (LeafKind::Float(value), Written::String(shown)) => {
+            (value.to_string() == *shown, Form::Text)
         }
-        (LeafKind::Text(text), Written::Text(shown)) => as_text(text, shown, Form::Text),
-        (LeafKind::Text(text), Written::Unique(shown)) => as_text(text, shown, Form::Unique),
+        (LeafKind::Text(text), Written::String(shown)) => (text == shown, Form::Text),
+        (LeafKind::Text(text), Written::UniqueString(shown)) => (text == shown, Form::Unique),
         (LeafKind::Duration(ns), Written::Float(shown)) => {
             let mut units = DURATION_UNITS.into_iter();
-            let found = units.find(|units| *ns as f64 / (1e9 / units) == *shown);
-            found.map(Form::Duration)
+            let units = units.find(|units| *ns as f64 / (1e9 / units) == *shown)?;
+            (true, Form::Duration(units))
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    is_it.then_some(form)
 }

@@ -3,11 +3,8 @@
 
 mod describe;
 mod described_type;
-mod recipe;
-mod recorder;
 mod shape;
 mod tracer;
-mod value;
 
 pub(crate) use describe::describe;
 pub(crate) use described_type::DescribedType;

@@ -1,29 +1,15 @@
 //! Finds the shape of a type by letting it deserialize itself: a type asks for its parts one by one.
-//! What it gets are made-up values, by which `recipe.rs` recognizes them in the type's fields.
+//! What it gets are made-up values, by which `describe.rs` recognizes them in the type's fields.
 
-use std::collections::BTreeMap;
+use serde::de::{self, DeserializeSeed, Visitor};
 
-use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
-use serde::forward_to_deserialize_any;
-
-use crate::markers::codec::compact_error::{CompactError, CompactResult};
-use crate::markers::codec::described::shape::{MAX_DEPTH, Shape};
+use crate::markers::codec::compact::{CompactError, CompactResult, OfVariant, deserialize_alike};
+use crate::markers::codec::described::shape::{MAX_DEPTH, Shape, Step};
 
 /// Maximum number of made-up values: each has a number of its own, which fits into a signed byte.
 const MAX_VALUES: u8 = 60;
 /// Maximum number of variants of an enumeration that are looked at.
 pub(super) const MAX_VARIANTS: usize = 64;
-
-/// Where a value lies in a payload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
-    /// A part of a tuple or struct.
-    Part(u16),
-    /// The content of an option.
-    Inside,
-    /// Each element of a list.
-    Element,
-}
 
 /// A made-up value.
 #[derive(Clone, PartialEq, Debug)]
@@ -50,19 +36,22 @@ pub(super) struct Plan {
     pub(super) first: u8,
     /// Whether options are empty.
     pub(super) no_options: bool,
-    /// The choices that are not the first variant, or true.
-    pub(super) choices: BTreeMap<usize, usize>,
+    /// A choice by its number, and the variant that it has instead of its usual one.
+    pub(super) choice: Option<(usize, usize)>,
 }
 
-/// Follows one deserialization.
+/// Follows one deserialization: gives the type its values, and learns its shape.
 #[derive(Debug, Default)]
 pub(super) struct Tracer {
     plan: Plan,
     path: Vec<Step>,
     values: u8,
     choices: usize,
+    /// The made-up values that a path leads to.
     pub(super) leaves: Vec<Leaf>,
-    /// Whether a value lies where no path leads: in a map or in a variant.
+    /// The shape of what was deserialized last.
+    pub(super) shape: Shape,
+    /// How many of the values around the current one no path leads into: maps and variants.
     hidden: usize,
 }
 
@@ -90,76 +79,74 @@ impl Tracer {
         }
     }
 
+    fn next_float(&mut self, shape: Shape) -> CompactResult<f64> {
+        self.shape = shape;
+        let value = f64::from(self.next_value()?) + 0.5;
+        self.leaf(LeafKind::Float(value));
+        Ok(value)
+    }
+
     /// Returns the decision of the next choice among so many variants.
     fn choose(&mut self, variants: usize, usual: usize) -> usize {
         let number = self.choices;
         self.choices += 1;
         self.leaf(LeafKind::Choice(number, variants));
-        let chosen = self.plan.choices.get(&number).copied();
-        chosen.unwrap_or(usual)
+        match self.plan.choice {
+            Some((other, chosen)) if other == number => chosen,
+            _ => usual,
+        }
     }
-}
 
-/// Gives a type its value, and learns its shape.
-pub(super) struct Traced<'t> {
-    pub(super) tracer: &'t mut Tracer,
-    pub(super) shape: &'t mut Shape,
+    /// Traces a part of the value, and returns its shape, too.
+    fn part<T>(
+        &mut self,
+        step: Option<Step>,
+        trace: impl FnOnce(&mut Self) -> CompactResult<T>,
+    ) -> CompactResult<(T, Shape)> {
+        if self.path.len() >= MAX_DEPTH {
+            return Err(CompactError);
+        }
+        // A hidden value has a path, too, so that the depth is bounded.
+        self.path.push(step.unwrap_or(Step::Inside));
+        self.hidden += usize::from(step.is_none());
+        self.shape = Shape::Unit;
+        let traced = trace(self);
+        self.hidden -= usize::from(step.is_none());
+        self.path.pop();
+        Ok((traced?, std::mem::take(&mut self.shape)))
+    }
+
+    /// Lets a visitor ask for at most `left` parts, and returns their shapes, too.
+    fn parts<T>(
+        &mut self,
+        left: usize,
+        step: fn(u16) -> Option<Step>,
+        visit: impl FnOnce(&mut Parts<'_>) -> CompactResult<T>,
+    ) -> CompactResult<(T, Vec<Shape>)> {
+        let mut parts = Parts {
+            tracer: self,
+            shapes: Vec::new(),
+            left,
+            step,
+        };
+        let value = visit(&mut parts)?;
+        Ok((value, parts.shapes))
+    }
 }
 
 macro_rules! integers {
     ($($method:ident($type:ty) = $visit:ident, $shape:ident,)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-            *self.shape = Shape::$shape;
-            let value = self.tracer.next_value()?;
-            self.tracer.leaf(LeafKind::Integer(value.into()));
+            self.shape = Shape::$shape;
+            let value = self.next_value()?;
+            self.leaf(LeafKind::Integer(value.into()));
             visitor.$visit(value as $type)
         }
     )+};
 }
 
-impl Traced<'_> {
-    /// Traces a part of the value.
-    fn part<T>(
-        &mut self,
-        step: Option<Step>,
-        trace: impl FnOnce(Traced<'_>) -> CompactResult<T>,
-    ) -> CompactResult<(T, Shape)> {
-        if self.tracer.path.len() >= MAX_DEPTH {
-            return Err(CompactError);
-        }
-        // A hidden value has a path, too, so that the depth is bounded.
-        self.tracer.path.push(step.unwrap_or(Step::Inside));
-        self.tracer.hidden += usize::from(step.is_none());
-        let mut shape = Shape::Unit;
-        let traced = trace(Traced {
-            tracer: &mut *self.tracer,
-            shape: &mut shape,
-        });
-        self.tracer.hidden -= usize::from(step.is_none());
-        self.tracer.path.pop();
-        Ok((traced?, shape))
-    }
-
-    fn trace_parts<'de, V: Visitor<'de>>(
-        mut self,
-        count: usize,
-        step: fn(u16) -> Option<Step>,
-        visitor: V,
-    ) -> CompactResult<V::Value> {
-        let mut shapes = Vec::new();
-        let value = visitor.visit_seq(Parts {
-            traced: &mut self,
-            shapes: &mut shapes,
-            left: count,
-            step,
-        })?;
-        *self.shape = Shape::Parts(shapes);
-        Ok(value)
-    }
-}
-
-impl<'de> de::Deserializer<'de> for Traced<'_> {
-    type Error = CompactError;
+impl<'de> de::Deserializer<'de> for &mut Tracer {
+    deserialize_alike!('de);
 
     integers! {
         deserialize_u8(u8) = visit_u8, U8,
@@ -174,102 +161,53 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
         deserialize_u128(u128) = visit_u128, U128,
     }
 
-    forward_to_deserialize_any! { identifier ignored_any }
-
-    fn is_human_readable(&self) -> bool {
-        false
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> CompactResult<V::Value> {
-        Err(CompactError)
-    }
-
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        *self.shape = Shape::Bool;
-        visitor.visit_bool(self.tracer.choose(2, 1) == 1)
+        self.shape = Shape::Bool;
+        visitor.visit_bool(self.choose(2, 1) == 1)
     }
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        *self.shape = Shape::F32;
-        let value = f32::from(self.tracer.next_value()?) + 0.5;
-        self.tracer.leaf(LeafKind::Float(value.into()));
-        visitor.visit_f32(value)
+        visitor.visit_f32(self.next_float(Shape::F32)? as f32)
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        *self.shape = Shape::F64;
-        let value = f64::from(self.tracer.next_value()?) + 0.5;
-        self.tracer.leaf(LeafKind::Float(value));
-        visitor.visit_f64(value)
+        visitor.visit_f64(self.next_float(Shape::F64)?)
     }
 
     fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        *self.shape = Shape::Char;
-        let number = 0x4e00 + u32::from(self.tracer.next_value()?);
+        self.shape = Shape::Char;
+        let number = 0x4e00 + u32::from(self.next_value()?);
         let value = char::from_u32(number).ok_or(CompactError)?;
-        self.tracer.leaf(LeafKind::Text(value.to_string()));
+        self.leaf(LeafKind::Text(value.to_string()));
         visitor.visit_char(value)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        *self.shape = Shape::Text;
-        let text = format!("\u{4e00}{}", self.tracer.next_value()?);
-        self.tracer.leaf(LeafKind::Text(text.clone()));
+        self.shape = Shape::Text;
+        let text = format!("\u{4e00}{}", self.next_value()?);
+        self.leaf(LeafKind::Text(text.clone()));
         visitor.visit_string(text)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        self.deserialize_str(visitor)
-    }
-
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        *self.shape = Shape::Bytes;
-        visitor.visit_byte_buf(vec![self.tracer.next_value()?])
+        self.shape = Shape::Bytes;
+        visitor.visit_byte_buf(vec![self.next_value()?])
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        self.deserialize_bytes(visitor)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(mut self, visitor: V) -> CompactResult<V::Value> {
-        if self.tracer.plan.no_options {
-            *self.shape = Shape::Option(Box::new(Shape::Unit));
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
+        if self.plan.no_options {
+            self.shape = Shape::Option(Box::default());
             return visitor.visit_none();
         }
         let (value, inner) = self.part(Some(Step::Inside), |inner| visitor.visit_some(inner))?;
-        *self.shape = Shape::Option(Box::new(inner));
+        self.shape = Shape::Option(Box::new(inner));
         Ok(value)
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> CompactResult<V::Value> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> CompactResult<V::Value> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> CompactResult<V::Value> {
-        let mut shapes = Vec::new();
-        let value = visitor.visit_seq(Parts {
-            traced: &mut self,
-            shapes: &mut shapes,
-            left: 1,
-            step: |_| Some(Step::Element),
-        })?;
-        *self.shape = Shape::List(shapes.pop().map(Box::new));
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
+        let (value, shapes) =
+            self.parts(1, |_| Some(Step::Element), |parts| visitor.visit_seq(parts))?;
+        self.shape = Shape::List(shapes);
         Ok(value)
     }
 
@@ -278,29 +216,17 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
         length: usize,
         visitor: V,
     ) -> CompactResult<V::Value> {
-        self.trace_parts(length, |part| Some(Step::Part(part)), visitor)
+        let step = |part| Some(Step::Part(part));
+        let (value, shapes) = self.parts(length, step, |parts| visitor.visit_seq(parts))?;
+        self.shape = Shape::Parts(shapes);
+        Ok(value)
     }
 
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        length: usize,
-        visitor: V,
-    ) -> CompactResult<V::Value> {
-        self.deserialize_tuple(length, visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> CompactResult<V::Value> {
-        let mut shapes = Vec::new();
-        let value = visitor.visit_map(Parts {
-            traced: &mut self,
-            shapes: &mut shapes,
-            left: 2,
-            step: |_| None,
-        })?;
-        let value_shape = shapes.pop();
-        let pair = shapes.pop().zip(value_shape);
-        *self.shape = Shape::Map(pair.map(Box::new));
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> CompactResult<V::Value> {
+        let (value, mut shapes) = self.parts(2, |_| None, |parts| visitor.visit_map(parts))?;
+        // A key without its value is no pair.
+        shapes.truncate(shapes.len() / 2 * 2);
+        self.shape = Shape::Map(shapes);
         Ok(value)
     }
 
@@ -310,14 +236,8 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> CompactResult<V::Value> {
-        let Self { tracer, shape } = self;
-        let first = tracer.leaves.len();
-        let path = tracer.path.clone();
-        let traced = Traced {
-            tracer: &mut *tracer,
-            shape,
-        };
-        let value = traced.deserialize_tuple(fields.len(), visitor)?;
+        let first = self.leaves.len();
+        let value = (&mut *self).deserialize_tuple(fields.len(), visitor)?;
         // A field may show a `Duration` as one number.
         if name == "Duration"
             && fields == ["secs", "nanos"]
@@ -330,16 +250,16 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
                     kind: LeafKind::Integer(ns),
                     ..
                 },
-            ] = tracer.leaves[first..]
+            ] = self.leaves[first..]
         {
-            let kind = LeafKind::Duration(seconds as u64 * 1_000_000_000 + ns as u64);
-            tracer.leaves.push(Leaf { path, kind });
+            let ns = seconds as u64 * 1_000_000_000 + ns as u64;
+            self.leaf(LeafKind::Duration(ns));
         }
         Ok(value)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
-        mut self,
+        self,
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
@@ -348,29 +268,27 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
         if count == 0 || count > MAX_VARIANTS {
             return Err(CompactError);
         }
-        let chosen = self.tracer.choose(count, 0).min(count - 1);
-        let (value, content) = self.part(None, |content| {
-            visitor.visit_enum(OfVariant {
-                traced: content,
-                chosen,
-            })
+        let chosen = self.choose(count, 0).min(count - 1);
+        let variant = chosen as u32;
+        let (value, shape) = self.part(None, |content| {
+            visitor.visit_enum(OfVariant { variant, content })
         })?;
-        let mut shapes = vec![None; count];
-        shapes[chosen] = Some(content);
-        *self.shape = Shape::Variants(shapes);
+        let mut contents = vec![Vec::new(); count];
+        contents[chosen].push(shape);
+        self.shape = Shape::Variants(contents);
         Ok(value)
     }
 }
 
 /// The parts of a tuple, list or map that are still to be traced.
-struct Parts<'p, 't> {
-    traced: &'p mut Traced<'t>,
-    shapes: &'p mut Vec<Shape>,
+struct Parts<'t> {
+    tracer: &'t mut Tracer,
+    shapes: Vec<Shape>,
     left: usize,
     step: fn(u16) -> Option<Step>,
 }
 
-impl Parts<'_, '_> {
+impl Parts<'_> {
     fn next<'de, T: DeserializeSeed<'de>>(&mut self, seed: T) -> CompactResult<Option<T::Value>> {
         let Some(left) = self.left.checked_sub(1) else {
             return Ok(None);
@@ -378,13 +296,13 @@ impl Parts<'_, '_> {
         self.left = left;
         let index = u16::try_from(self.shapes.len()).map_err(|_| CompactError)?;
         let step = (self.step)(index);
-        let (value, shape) = self.traced.part(step, |part| seed.deserialize(part))?;
+        let (value, shape) = self.tracer.part(step, |part| seed.deserialize(part))?;
         self.shapes.push(shape);
         Ok(Some(value))
     }
 }
 
-impl<'de> de::SeqAccess<'de> for Parts<'_, '_> {
+impl<'de> de::SeqAccess<'de> for Parts<'_> {
     type Error = CompactError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
@@ -395,7 +313,7 @@ impl<'de> de::SeqAccess<'de> for Parts<'_, '_> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for Parts<'_, '_> {
+impl<'de> de::MapAccess<'de> for Parts<'_> {
     type Error = CompactError;
 
     fn next_key_seed<T: DeserializeSeed<'de>>(
@@ -407,48 +325,5 @@ impl<'de> de::MapAccess<'de> for Parts<'_, '_> {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> CompactResult<T::Value> {
         self.next(seed)?.ok_or(CompactError)
-    }
-}
-
-/// A variant and its content.
-struct OfVariant<'t> {
-    traced: Traced<'t>,
-    chosen: usize,
-}
-
-impl<'de, 't> de::EnumAccess<'de> for OfVariant<'t> {
-    type Error = CompactError;
-    type Variant = Traced<'t>;
-
-    fn variant_seed<T: DeserializeSeed<'de>>(
-        self,
-        seed: T,
-    ) -> CompactResult<(T::Value, Traced<'t>)> {
-        let chosen = (self.chosen as u32).into_deserializer();
-        Ok((seed.deserialize(chosen)?, self.traced))
-    }
-}
-
-impl<'de> de::VariantAccess<'de> for Traced<'_> {
-    type Error = CompactError;
-
-    fn unit_variant(self) -> CompactResult<()> {
-        Ok(())
-    }
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> CompactResult<T::Value> {
-        seed.deserialize(self)
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> CompactResult<V::Value> {
-        de::Deserializer::deserialize_tuple(self, length, visitor)
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> CompactResult<V::Value> {
-        de::Deserializer::deserialize_tuple(self, fields.len(), visitor)
     }
 }

@@ -1,12 +1,19 @@
-//! A logger that adds log records to the profile.
+//! A logger that adds records of the `log` crate to the profile, as markers.
 
 use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
 
 use crate::api::{add_marker, records_markers_of_current_thread};
-use crate::integrations::application_text::is_formatting;
-use crate::integrations::log::log_record::LogRecord;
-use crate::markers::{MarkerOptions, MarkerStack};
+use crate::integrations::application_text::{PooledBytes, append_str, append_text, is_formatting};
+use crate::integrations::viewer_log;
+use crate::markers::{
+    JSONWriter, MarkerOptions, MarkerSchema, MarkerStack, ProfilerMarker, serde_as_tuple,
+};
 use crate::types::ProfilingCategoryPair;
+
+/// Maximum length of a message, in bytes; a longer one is truncated. Messages above 4 KiB allocate
+/// memory each time.
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+const MAX_FILE_BYTES: usize = 512;
 
 /// A wrapper around the application's logger, which also records each log record as a marker of the
 /// thread that logs.
@@ -155,5 +162,62 @@ impl<L: Log> Log for ProfilerLogger<L> {
 
     fn flush(&self) {
         self.inner.flush();
+    }
+}
+
+/// A log record.
+#[derive(Debug)]
+struct LogRecord {
+    /// Index of the level in [`viewer_log::LEVELS`].
+    level: u8,
+    line: Option<u32>,
+    message_bytes: u32,
+    /// The message, followed by the name of the source file, if it is known.
+    texts: PooledBytes,
+}
+
+serde_as_tuple!(LogRecord {
+    level: u8,
+    line: Option<u32>,
+    message_bytes: u32,
+    texts: PooledBytes
+});
+
+impl LogRecord {
+    /// Formats the record, which runs code of the application.
+    fn new(record: &Record<'_>) -> Self {
+        let mut texts = PooledBytes::new();
+        let bytes = texts.bytes_mut();
+        append_text(bytes, *record.args(), MAX_MESSAGE_BYTES);
+        let message_bytes = bytes.len() as u32;
+        append_str(bytes, record.file().unwrap_or_default(), MAX_FILE_BYTES);
+        Self {
+            level: record.level() as u8 - 1,
+            line: record.line(),
+            message_bytes,
+            texts,
+        }
+    }
+}
+
+impl ProfilerMarker for LogRecord {
+    fn marker_type_name() -> &'static str {
+        viewer_log::name()
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        viewer_log::schema()
+    }
+
+    fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
+        let bytes = self.texts.bytes();
+        let (message, file) = bytes.split_at(bytes.len().min(self.message_bytes as usize));
+        viewer_log::write_fields(json, self.level, &String::from_utf8_lossy(message));
+        let file = String::from_utf8_lossy(file);
+        viewer_log::write_location(
+            json,
+            Some(&*file).filter(|file| !file.is_empty()),
+            self.line,
+        );
     }
 }

@@ -1,6 +1,0 @@
-//! Records of the `log` crate as markers.
-
-mod log_record;
-mod logger;
-
-pub use logger::ProfilerLogger;

@@ -6,10 +6,9 @@ use super::ThreadSampler;
 use crate::capture::{CutCopy, SlotHandle};
 use crate::platform::{BlockedAt, ProbeResult, monotonic_now, thread_cpu_ns};
 use crate::sampler::handler::READS_CLOCK;
-use crate::sampler::thread::frame_pointer_cache::{RemoteUnwind, registers_at};
-use crate::sampler::thread::seen_state::Seen;
-use crate::sampler::thread::signal_mask::SignalMask;
-use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
+use crate::sampler::thread_sampler::frame_pointer_cache::registers_at;
+use crate::sampler::thread_sampler::signal_request::SignalMask;
+use crate::sampler::tick_context::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::state::SessionCounts;
 
 /// Time until the sampler asks again whether a thread is blocked, after the system has refused to
@@ -41,32 +40,24 @@ impl ThreadSampler {
     }
 
     /// Returns whether the thread is blocked, and where. `runs` says that it has run until now.
-    pub(super) fn look(&mut self, runs: bool, context: &TickContext<'_>) -> Seen {
+    pub(super) fn look(&mut self, runs: bool, context: &TickContext<'_>) -> ProbeResult {
         let is_hidden = |until| context.tick.time < until;
         if runs || self.hidden_until.is_some_and(is_hidden) {
-            return Seen::NotBlocked;
+            return ProbeResult::NotBlocked;
         }
-        match self.probe.probe() {
-            ProbeResult::Blocked(at) => {
-                self.hidden_until = None;
-                Seen::Blocked(at)
-            }
-            ProbeResult::FallingAsleep => Seen::FallingAsleep,
-            ProbeResult::NotBlocked => Seen::NotBlocked,
+        let seen = self.probe.probe();
+        match seen {
+            ProbeResult::Blocked(_) => self.hidden_until = None,
+            ProbeResult::FallingAsleep | ProbeResult::NotBlocked => {}
             ProbeResult::Hidden => {
                 let next_attempt = context.tick.time.plus_ns(HIDDEN_NS);
                 if self.hidden_until.replace(next_attempt).is_none() {
                     SessionCounts::add(&context.session.counts.hidden_threads, 1);
                 }
                 READS_CLOCK.store(true, Ordering::Relaxed);
-                Seen::NotBlocked
             }
         }
-    }
-
-    /// Leaves this tick without a sample.
-    pub(super) fn leave_tick_out(context: &TickContext<'_>) {
-        SessionCounts::add(&context.session.counts.unanswered_ticks, 1);
+        seen
     }
 
     /// Reads the stack of a thread that is blocked at `at` without waking it. Returns false if the
@@ -94,6 +85,7 @@ impl ThreadSampler {
             return true;
         }
         let captured = captured_by(&view);
+        // Whether the frame pointer is missing; `None` if the session does not walk stacks.
         let unwound = unwind_counted(context, |unwinder, native| {
             self.frame_pointers.unwind(at, &captured, unwinder, native)
         });
@@ -112,7 +104,7 @@ impl ThreadSampler {
         }
         // If a request at this place did not supply the frame pointer, do not send another. A
         // thread that masks the signal would not answer.
-        if unwound == Some(RemoteUnwind::NeedsFramePointer)
+        if unwound == Some(true)
             && !self.blocks_signal(Some(at), context)
             && self.fp_requested_at.replace(at) != Some(at)
         {
@@ -123,7 +115,7 @@ impl ThreadSampler {
             native,
             merged,
             stack,
-        } = &mut *context.scratch;
+        } = &mut context.scratch;
         if unwound.is_none() {
             context.unwinder.unwind_innermost(&captured, native);
         }

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use crate::capture::{CaptureHeader, CapturedView, SlotBatch, SlotHandle};
 use crate::platform::{RefusedClock, TaskClock, current_process_id, thread_exists};
-use crate::sampler::thread::sample_recorder::SampleRecorder;
-use crate::sampler::thread::seen_state::Ran;
-use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_copy};
+use crate::sampler::thread_sampler::sample_recorder::SampleRecorder;
+use crate::sampler::tick_context::{Scratch, TickContext, captured_by, unwind_copy};
 use crate::state::{Session, SessionCounts};
 use crate::types::{ThreadId, TimeStamp};
 use crate::util::random_below;
@@ -29,6 +28,17 @@ const TICKS_WITHOUT_EVENT: u32 = 3;
 const CAPTURES_OF_PERIOD: [u64; 2] = [8, 32];
 /// CPU time without a capture after which the event counts as silent, in periods.
 const SILENT_PERIODS: u64 = 16;
+
+/// How a thread has run since the sampler last looked at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ran {
+    /// For all of the time, so it probably still runs.
+    pub(crate) until_now: bool,
+    /// For seven eighths of the time or more: its sleeps, if any, are short.
+    pub(crate) nearly_always: bool,
+    /// For at least half of the time.
+    pub(crate) mostly: bool,
+}
 
 /// The event of a thread's CPU clock.
 #[derive(Debug, Default)]
@@ -178,47 +188,44 @@ impl OwnSamples {
         has_slept
     }
 
-    /// Starts the event, unless there is one. The thread's clock reads `cpu_ns`. Returns false if the
-    /// thread cannot have one.
-    pub(crate) fn ensure_event(
+    /// Starts the event of a thread that has none. Its clock reads `cpu_ns`. Returns false if the thread
+    /// cannot have one.
+    pub(crate) fn start_event(
         &mut self,
         thread: ThreadId,
         slot: &Arc<SlotHandle>,
         cpu_ns: u64,
         context: &TickContext<'_>,
     ) -> bool {
-        if matches!(self.event, Event::None) {
-            let session = context.session;
-            if self.batch.is_none() {
-                self.batch = SlotBatch::acquire(slot);
-            }
-            let Some(batch) = &self.batch else {
-                self.count_as_refused(session);
-                return false;
-            };
-            batch.request_all();
-            batch.take_uncaptured();
-            let period_ns = self.next_period_ns(context.interval_ns());
-            let announce = |number| slot.set_event(number);
-            let signal = session.signal();
-            self.event = match TaskClock::start(thread, period_ns, signal, announce) {
-                Ok(clock) => {
-                    SessionCounts::add(&session.counts.threads_with_events, 1);
-                    Event::Runs(clock)
-                }
-                Err(refused) => {
-                    if thread_exists(current_process_id(), thread) {
-                        self.count_as_refused(session);
-                    }
-                    if refused == RefusedClock::Process {
-                        session.set_may_use_events(false);
-                    }
-                    self.batch = None;
-                    Event::Refused
-                }
-            };
-            (self.captured_at_ns, self.signals) = (cpu_ns, 0);
+        let session = context.session;
+        if self.batch.is_none() {
+            self.batch = SlotBatch::acquire(slot);
         }
+        let Some(batch) = &self.batch else {
+            self.count_as_refused(session);
+            return false;
+        };
+        batch.request_all();
+        batch.take_uncaptured();
+        let period_ns = self.next_period_ns(context.interval_ns());
+        let announce = |number| slot.set_event(number);
+        self.event = match TaskClock::start(thread, period_ns, session.signal(), announce) {
+            Ok(clock) => {
+                SessionCounts::add(&session.counts.threads_with_events, 1);
+                Event::Runs(clock)
+            }
+            Err(refused) => {
+                if thread_exists(current_process_id(), thread) {
+                    self.count_as_refused(session);
+                }
+                if refused == RefusedClock::Process {
+                    session.set_may_use_events(false);
+                }
+                self.batch = None;
+                Event::Refused
+            }
+        };
+        (self.captured_at_ns, self.signals) = (cpu_ns, 0);
         self.has_event()
     }
 
@@ -330,7 +337,7 @@ fn write_capture(
             native,
             merged,
             stack,
-        } = &mut *context.scratch;
+        } = &mut context.scratch;
         stack.set(native, &view, context.session.records_scripts(), merged);
         drop(view);
         // The handler has read the clock at its end.

@@ -36,30 +36,36 @@
 //! that tick counts as part of the pause. CPU time between two pauses also does, if no tick falls
 //! between them.
 
-mod answers;
 mod blocked;
-mod idle_periods;
+mod frame_pointer_cache;
 mod own_clock;
+mod own_samples;
 mod requests;
-mod unanswered;
+mod sample_recorder;
+mod signal_request;
+#[cfg(test)]
+mod stopped_session_tests;
+mod switch_recorder;
+mod thread_lists;
 
 use std::sync::Arc;
 
 use crate::capture::{EventLoopState, FIRST_FOUND_BYTES, FoundStack, SlotHandle, SlotPhase};
-use crate::platform::{BlockedAt, ThreadProbe, monotonic_now, thread_cpu_ns, thread_exists};
-use crate::sampler::encode::Tick;
-use crate::sampler::thread::frame_pointer_cache::FramePointerCache;
-use crate::sampler::thread::identity::Identity;
-use crate::sampler::thread::own_samples::OwnSamples;
-use crate::sampler::thread::sample_recorder::SampleRecorder;
-use crate::sampler::thread::seen_state::{Ran, Seen};
-use crate::sampler::thread::signal_mask::SignalMask;
-use crate::sampler::thread::switch_recorder::SwitchRecorder;
-use crate::sampler::thread::thread_state::ThreadState;
-use crate::sampler::tick::TickContext;
+use crate::platform::{
+    BlockedAt, ProbeResult, ThreadProbe, monotonic_now, thread_cpu_ns, thread_exists,
+};
+use crate::sampler::encode::{IdlePeriod, Tick};
+use crate::sampler::thread_sampler::frame_pointer_cache::FramePointerCache;
+use crate::sampler::thread_sampler::own_samples::{OwnSamples, Ran};
+use crate::sampler::thread_sampler::sample_recorder::SampleRecorder;
+use crate::sampler::thread_sampler::signal_request::{SignalMask, SignalRequest};
+use crate::sampler::thread_sampler::switch_recorder::SwitchRecorder;
+use crate::sampler::tick_context::TickContext;
 use crate::state::{Session, SessionCounts};
 use crate::threads::OffThreadRef;
 use crate::types::{Features, NoStack, ThreadId, TimeStamp};
+
+pub(crate) use thread_lists::Threads;
 
 /// Time off the processor in which a thread still counts as having run without a break, in ns:
 /// about as long as an interrupt takes.
@@ -68,28 +74,6 @@ const SHORT_ABSENCE_NS: u64 = 10_000;
 /// Minimum CPU time since a thread's last sample for which [`ThreadSampler::write_cpu_time`] writes
 /// another one, in ns.
 const MIN_LAST_CPU_NS: u64 = 10_000;
-
-/// Returns the slot of a thread that has registered, without the requests of an earlier session.
-fn registered_slot(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
-    let slot = registration.unlocked_const_reader().slot()?;
-    slot.retire();
-    slot.unlink_batch();
-    Some(slot)
-}
-
-/// Returns a slot for a thread that has not registered. The kernel's own threads in the process have
-/// no stack: `io_uring` has some.
-fn slot_for_found(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
-    const KERNEL_THREADS: &str = "iou-";
-    let thread = registration.unlocked_const_reader_and_atomic_rw();
-    if thread.name().starts_with(KERNEL_THREADS) {
-        return None;
-    }
-    let slot = SlotHandle::acquire()?;
-    slot.retire();
-    slot.bind_to_found_thread(FIRST_FOUND_BYTES);
-    Some(Arc::new(slot))
-}
 
 /// Reports that a thread exited without unregistering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,7 +97,11 @@ pub(crate) struct ThreadSampler {
     ask_strict_at_ns: u64,
     state: ThreadState,
     probe: ThreadProbe,
-    identity: Identity,
+    /// Whether the thread with the id is the one that registered; `None` before the kernel was asked.
+    /// Within a session, a CPU clock that goes back shows another thread. But a thread that registered
+    /// before the session may have ended unnoticed, and the system may have given its id to another
+    /// one.
+    is_same: Option<bool>,
     /// If the system refuses to report whether the thread is blocked, the time of the next attempt.
     hidden_until: Option<TimeStamp>,
     /// Whether the kernel refused to read the thread's CPU clock.
@@ -130,12 +118,25 @@ pub(crate) struct ThreadSampler {
     /// time of that reading.
     seen_cpu_ns: u64,
     seen_at: TimeStamp,
-    /// The last reading of the CPU clock on any tick, and the first one of the session.
+    /// The last reading of the CPU clock on any tick, and the first one of the session; 0 if it cannot be
+    /// read.
     known_cpu_ns: u64,
     began_cpu_ns: u64,
     samples: SampleRecorder,
     /// `None` if the session does not record context switches.
     switches: Option<SwitchRecorder>,
+}
+
+/// State of a thread between two ticks.
+#[derive(Debug, Default)]
+enum ThreadState {
+    /// No request is pending. The thread may have run since its last sample.
+    #[default]
+    Running,
+    /// The thread has not run since its stack was captured.
+    Idle(IdlePeriod),
+    /// A signal was sent, which the thread's handler answers.
+    Signaled(SignalRequest),
 }
 
 impl ThreadSampler {
@@ -146,28 +147,25 @@ impl ThreadSampler {
         let features = unlocked.profiling_features();
         let records_stacks = session.records_stacks_of(features);
         let is_found = !unlocked.is_registered();
-        let slot = if is_found {
-            Some(&registration)
-                .filter(|_| records_stacks)
-                .and_then(slot_for_found)
-        } else {
-            registered_slot(&registration)
+        let slot = match is_found {
+            true if records_stacks => slot_for_found(&registration),
+            true => None,
+            false => registered_slot(&registration),
         };
         if slot.is_none() && records_stacks {
             SessionCounts::add(&session.counts.threads_without_stacks, 1);
         }
-        let began_earlier = is_found
-            && registration.unlocked_const_reader().info().registered_at <= session.started_at;
+        let begun_at = registration.unlocked_const_reader().info().registered_at;
+        let began_earlier = is_found && begun_at <= session.started_at;
         let tid = unlocked.tid();
         let seen_cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
         // What a thread has used since it registered during the session belongs to its first sample.
-        let begun_at = registration.unlocked_const_reader().info().registered_at;
         let at_begin = unlocked.cpu_at_begin_ns();
         let at_begin = at_begin.filter(|_| !is_found && begun_at > session.started_at);
         let cpu_ns = at_begin.unwrap_or(seen_cpu_ns.saturating_sub(unseen_ns));
         Self {
             probe: ThreadProbe::new(tid),
-            identity: Identity::at_start(&registration, session),
+            is_same: (unlocked.had_tid_at() >= session.started_at).then_some(true),
             samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
             found: is_found.then(FoundStack::new),
             may_run_handler: !is_found,
@@ -198,25 +196,13 @@ impl ThreadSampler {
         }
     }
 
-    pub(crate) fn registration(&self) -> &OffThreadRef {
-        &self.registration
-    }
-
     fn tid(&self) -> ThreadId {
-        self.registration
-            .unlocked_const_reader_and_atomic_rw()
-            .tid()
+        self.registration.tid()
     }
 
     fn announced_sleep(&self) -> Option<u32> {
-        self.registration
-            .unlocked_const_reader_and_atomic_rw()
-            .announced_sleep()
-    }
-
-    /// Returns the thread's CPU clock as it was last read on a tick, in ns; 0 if it cannot be read.
-    pub(crate) fn known_cpu_ns(&self) -> u64 {
-        self.known_cpu_ns
+        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+        thread.announced_sleep()
     }
 
     /// Runs one tick of this thread. Ticks of an idle thread may be skipped.
@@ -224,7 +210,8 @@ impl ThreadSampler {
     /// # Errors
     /// The thread has exited.
     pub(crate) fn tick(&mut self, context: &mut TickContext<'_>) -> Result<(), Exited> {
-        if !self.identity.is_the_same(&self.registration, &self.probe) {
+        let (registration, probe) = (&self.registration, &self.probe);
+        if !*(self.is_same).get_or_insert_with(|| registration.is_thread_of(probe)) {
             return Err(Exited);
         }
         if !context.is_handler_in_place {
@@ -246,19 +233,20 @@ impl ThreadSampler {
                 self.sample(cpu_ns, context);
             }
             ThreadState::Idle(idle) => {
-                let idle_cpu_ns = idle.cpu_ns();
+                let idle_cpu_ns = idle.cpu_ns;
                 let thread = self.registration.unlocked_const_reader_and_atomic_rw();
                 if idle.is_announced(thread.announced_sleep(), context.tick) {
                     return Ok(());
                 }
                 let clock = self.read_clock(context);
                 if clock != Ok(Some(idle_cpu_ns)) {
-                    self.end_idle_period(context);
+                    let (samples, switches) = (&mut self.samples, self.switches.as_mut());
+                    self.state.end_idle(None, samples, switches, context);
                     self.sample(clock?, context);
                 }
             }
             ThreadState::Signaled(request) => {
-                let phase = self.slot.as_ref().map(|slot| slot.phase());
+                let phase = self.slot.as_ref().map(|slot| slot.state.phase());
                 let is_unanswered =
                     matches!(phase, Some(SlotPhase::Requested | SlotPhase::Writing));
                 if is_unanswered && !request.add_tick(context.last_before) {
@@ -320,16 +308,19 @@ impl ThreadSampler {
             self.sample_without_stack(cpu_ns, context);
             return;
         };
-        if slot.phase() == SlotPhase::Ready {
+        if slot.state.phase() == SlotPhase::Ready {
             // A capture for an earlier session: its handler was still writing when this session
             // began.
-            slot.retire();
+            slot.state.retire();
         }
         let samples_itself = self.follow_own_clock(&slot, cpu_ns, ran, context);
         match self.look(ran.until_now, context) {
-            Seen::Blocked(at) => self.sample_blocked(&slot, at, cpu_ns, context),
-            Seen::FallingAsleep => Self::leave_tick_out(context),
-            Seen::NotBlocked => {
+            ProbeResult::Blocked(at) => self.sample_blocked(&slot, at, cpu_ns, context),
+            // A signal might wake it, and the kernel tells only later where it sleeps.
+            ProbeResult::FallingAsleep => {
+                SessionCounts::add(&context.session.counts.unanswered_ticks, 1);
+            }
+            ProbeResult::NotBlocked | ProbeResult::Hidden => {
                 let runs = |tid| ran.mostly || thread_cpu_ns(tid) > cpu_ns;
                 if !samples_itself || self.own.lacks_kernel() || !runs(self.tid()) {
                     self.request_by_signal(&slot, cpu_ns, None, context);
@@ -403,25 +394,17 @@ impl ThreadSampler {
         let cpu_ns = thread_cpu_ns(self.tid());
         self.samples.resume(cpu_ns, session);
         match &mut self.state {
-            ThreadState::Idle(idle) if cpu_ns.is_none_or(|cpu_ns| cpu_ns == idle.cpu_ns()) => {
+            ThreadState::Idle(idle) if cpu_ns.is_none_or(|cpu_ns| cpu_ns == idle.cpu_ns) => {
                 idle.skip_to(tick);
             }
             state => *state = ThreadState::Running,
         }
     }
 
-    /// Returns since when it is due to record the thread's context switches; `None` if it is not.
-    pub(crate) fn switches_due_since(&self, now: TimeStamp) -> Option<TimeStamp> {
-        self.switches.as_ref()?.due_since(now)
-    }
-
     /// Records the thread's context switches since the last reading, so that a profile has them.
     pub(crate) fn record_last_switches(&mut self, context: &TickContext<'_>) {
-        let has_begun = self
-            .switches
-            .as_ref()
-            .is_some_and(SwitchRecorder::has_begun);
-        if has_begun && !context.pauses.is_paused {
+        let switches = self.switches.as_ref();
+        if switches.is_some_and(SwitchRecorder::has_begun) && !context.pauses.is_paused {
             self.record_switches(context);
         }
     }
@@ -429,7 +412,7 @@ impl ThreadSampler {
     /// Records the thread's context switches if it has run. Returns whether its files were read.
     pub(crate) fn record_switches(&mut self, context: &TickContext<'_>) -> bool {
         let cpu_ns = match &self.state {
-            ThreadState::Idle(idle) => Some(idle.cpu_ns()),
+            ThreadState::Idle(idle) => Some(idle.cpu_ns),
             _ => thread_cpu_ns(self.tid()),
         };
         let Some(switches) = &mut self.switches else {
@@ -440,8 +423,8 @@ impl ThreadSampler {
 
     /// Returns the state of the thread's event loop now.
     fn event_loop(&self) -> EventLoopState {
-        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
-        let slot = self.slot.clone().or_else(|| thread.slot());
+        let registration = self.registration.unlocked_const_reader();
+        let slot = self.slot.clone().or_else(|| registration.slot());
         let state = slot.map(|slot| slot.event_delay().state_in_handler());
         state.unwrap_or_default()
     }
@@ -486,9 +469,97 @@ impl ThreadSampler {
         self.abandon_request();
         self.write_cpu_time(last, context);
         if self.samples.has_samples() {
-            self.registration
-                .unlocked_const_reader_and_atomic_rw()
-                .note_entry(context.session.generation);
+            let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+            thread.note_entry(context.session.generation);
         }
     }
+
+    /// Returns whether the thread has not run since its stack was captured.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state, ThreadState::Idle(_))
+    }
+
+    /// Returns whether the thread has been idle for long or for all of the session, and all its context
+    /// switches have been read, if the session records them.
+    pub(crate) fn is_long_idle(&self, tick: Tick) -> bool {
+        let ThreadState::Idle(idle) = &self.state else {
+            return false;
+        };
+        let may_rest = |switches: &SwitchRecorder| switches.may_rest(idle.cpu_ns);
+        let has_not_run = idle.cpu_ns == self.began_cpu_ns && !self.has_no_clock;
+        (idle.is_long(tick) || has_not_run) && self.switches.as_ref().is_none_or(may_rest)
+    }
+
+    /// Starts an idle period on this tick, which already has its sample. Without a readable clock,
+    /// no later tick could tell that the period ended, so the thread stays running.
+    fn begin_idle_period(
+        &mut self,
+        cpu_ns: Option<u64>,
+        announced: Option<u32>,
+        context: &TickContext<'_>,
+    ) {
+        self.may_block_signal = true;
+        if let Some(cpu_ns) = cpu_ns {
+            let idle = IdlePeriod::new(cpu_ns, announced, context.tick);
+            self.state = ThreadState::Idle(idle);
+        }
+    }
+
+    /// Writes the pending idle samples up to this tick if they are overdue.
+    pub(crate) fn write_overdue_idle(&mut self, context: &TickContext<'_>) {
+        let has_crash_file = context.session.crash_facts.is_some();
+        let now = context.tick.time;
+        if matches!(&self.state, ThreadState::Idle(idle) if idle.is_overdue(now, has_crash_file)) {
+            self.write_idle_until(context.tick, context);
+        }
+    }
+
+    /// Writes the pending idle samples up to the tick `last`.
+    pub(crate) fn write_idle_until(&mut self, last: Tick, context: &TickContext<'_>) {
+        if let ThreadState::Idle(idle) = &mut self.state {
+            self.samples.write_idle(idle, last, None, context);
+        }
+    }
+}
+
+impl ThreadState {
+    /// Ends the idle period of a thread that has run, if it is in one: its last sample is on the previous
+    /// tick of the schedule. `woke` is a time at which it ran again, if one is known.
+    fn end_idle(
+        &mut self,
+        woke: Option<TimeStamp>,
+        samples: &mut SampleRecorder,
+        switches: Option<&mut SwitchRecorder>,
+        context: &TickContext<'_>,
+    ) {
+        if let Self::Idle(idle) = self {
+            samples.write_idle(idle, context.last_before, woke, context);
+            if let Some(switches) = switches {
+                switches.rest(idle.cpu_ns, context.tick_before.time);
+            }
+            *self = Self::Running;
+        }
+    }
+}
+
+/// Returns the slot of a thread that has registered, without the requests of an earlier session.
+fn registered_slot(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
+    let slot = registration.unlocked_const_reader().slot()?;
+    slot.state.retire();
+    slot.unlink_batch();
+    Some(slot)
+}
+
+/// Returns a slot for a thread that has not registered. The kernel's own threads in the process have
+/// no stack: `io_uring` has some.
+fn slot_for_found(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
+    const KERNEL_THREADS: &str = "iou-";
+    let thread = registration.unlocked_const_reader_and_atomic_rw();
+    if thread.name().starts_with(KERNEL_THREADS) {
+        return None;
+    }
+    let slot = SlotHandle::acquire()?;
+    slot.state.retire();
+    slot.bind_to_found_thread(FIRST_FOUND_BYTES);
+    Some(Arc::new(slot))
 }

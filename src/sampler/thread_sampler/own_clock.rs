@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::{Exited, ThreadSampler};
 use crate::capture::SlotHandle;
 use crate::platform::{monotonic_now, thread_cpu_ns};
-use crate::sampler::thread::seen_state::Ran;
-use crate::sampler::thread::signal_mask::SignalMask;
-use crate::sampler::tick::TickContext;
+use crate::sampler::thread_sampler::own_samples::Ran;
+use crate::sampler::thread_sampler::signal_request::SignalMask;
+use crate::sampler::tick_context::TickContext;
 use crate::state::SessionCounts;
 use crate::types::TimeStamp;
 
@@ -113,7 +113,7 @@ impl ThreadSampler {
         }
         let has_event = self.own.may_have_slots(context.session)
             && !self.blocks_signal(None, context)
-            && self.own.ensure_event(self.tid(), slot, cpu_ns, context);
+            && self.own.start_event(self.tid(), slot, cpu_ns, context);
         if !has_event {
             self.own.look_soon();
         }
@@ -123,7 +123,7 @@ impl ThreadSampler {
     /// Returns whether the thread has slept since the last look: see [`OwnSamples::look_at_sleeps`]. A thread
     /// may also be absent because it waits for a processor.
     ///
-    /// [`OwnSamples::look_at_sleeps`]: crate::sampler::thread::own_samples::OwnSamples::look_at_sleeps
+    /// [`OwnSamples::look_at_sleeps`]: crate::sampler::thread_sampler::own_samples::OwnSamples::look_at_sleeps
     fn has_slept(&mut self, context: &TickContext<'_>) -> Option<bool> {
         if !self.own.is_time_to_look() {
             return None;
@@ -140,10 +140,5 @@ impl ThreadSampler {
     pub(crate) fn forget_mask(&mut self) {
         self.may_block_signal = true;
         self.signal_mask = SignalMask::Unknown;
-    }
-
-    /// Gives back memory of a thread that has been idle for long.
-    pub(crate) fn rest(&mut self) {
-        self.own.rest();
     }
 }

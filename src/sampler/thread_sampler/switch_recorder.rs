@@ -14,8 +14,8 @@ use std::time::Duration;
 use crate::markers::built_in::ContextSwitches;
 use crate::markers::{MarkerTiming, NewMarker, TypedPayload};
 use crate::platform::{SwitchCounts, SwitchResult, ThreadProbe, monotonic_now};
-use crate::sampler::main_thread_track::put_marker;
-use crate::sampler::tick::TickContext;
+use crate::sampler::main_thread_markers::put_marker;
+use crate::sampler::tick_context::TickContext;
 use crate::threads::OffThreadRef;
 use crate::types::{ProfilerTime, ProfilingCategoryPair, ThreadProfilingFeatures, TimeStamp};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::buffer::Repeats;
 use crate::sampler::encode::{IdlePeriod, LastStack, SampleRun, SampleTime, Tick};
-use crate::sampler::tick::TickContext;
+use crate::sampler::tick_context::TickContext;
 use crate::state::{Session, SessionCounts};
 use crate::types::{ThreadProfilingFeatures, TimeStamp};
 
@@ -80,17 +80,6 @@ impl SampleRecorder {
         self.seen_skipped = self.seen_skipped.max(skipped);
         let written = self.put_run(run, 1, Some(self.reported_cpu_ns), context);
         SessionCounts::add(&context.session.counts.same_samples, written);
-    }
-
-    /// Writes one sample with the stack that the thread's handler captured.
-    pub(crate) fn write_captured(
-        &mut self,
-        time: TimeStamp,
-        cpu_ns: Option<u64>,
-        context: &TickContext<'_>,
-    ) {
-        let written = self.write_sample(time, cpu_ns, context);
-        SessionCounts::add(&context.session.counts.captured_samples, written);
     }
 
     /// Writes one sample with the stack in the scratch memory. It counts for the ticks, too, that were
@@ -197,15 +186,14 @@ impl SampleRecorder {
             },
             weight,
         };
-        let written = context.writer.write(
-            sample,
-            context.unwinder.modules().number(),
-            &mut self.last_stack,
-        );
-        // The CPU time of a sample that was dropped is the next one's.
+        let modules = context.unwinder.modules().number();
+        let written = (context.writer).write(sample, modules, &mut self.last_stack);
         if written > 0 {
             self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.unwrap_or(0));
             self.has_samples = true;
+        } else {
+            // Its CPU time is the next sample's.
+            SessionCounts::add(&context.session.counts.dropped_samples, run.ticks);
         }
         written
     }

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use crate::capture::{AcquireSlotError, CaptureParts, SlotHandle, SlotPhase};
+use crate::capture::{CaptureParts, SlotHandle, SlotPhase};
 use crate::platform::{
-    Sent, SignalTicket, ThreadProbe, current_process_id, monotonic_now, send_request,
-    signal_is_queued, sleep_until, thread_exists,
+    Sent, ThreadProbe, current_process_id, monotonic_now, send_request, signal_is_queued,
+    sleep_until, thread_exists,
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::threads::ThreadRegistry;
@@ -49,39 +49,33 @@ pub(crate) fn suspend_and_capture(
 ) -> Result<SlotHandle, SuspendError> {
     let process = current_process_id();
     let Some(registration) = ThreadRegistry::find(thread) else {
-        let exists = thread_exists(process, thread);
-        return Err(if exists {
-            SuspendError::NotRegistered { thread }
-        } else {
-            SuspendError::Gone { thread }
+        return Err(match thread_exists(process, thread) {
+            true => SuspendError::NotRegistered { thread },
+            false => SuspendError::Gone { thread },
         });
     };
-    let own = registration
-        .unlocked_const_reader()
-        .slot()
-        .ok_or(SuspendError::NoStack { thread })?;
+    let own = registration.unlocked_const_reader().slot();
+    let own = own.ok_or(SuspendError::NoStack { thread })?;
     if ThreadProbe::new(thread).strict_mode_and_sleeps().0 {
         return Err(SuspendError::System {
             action: "interrupt the thread",
             answer: "it is in seccomp's strict mode".to_owned(),
         });
     }
-    let slot = SlotHandle::acquire_additional(&own, parts).map_err(|error| match error {
-        AcquireSlotError::Unregistered => SuspendError::NotRegistered { thread },
-        AcquireSlotError::OutOfMemory => SuspendError::NoStack { thread },
-    })?;
-    let Some(sequence) = slot.request() else {
-        return Err(SuspendError::NoStack { thread });
-    };
-    Request {
+    let slot = SlotHandle::acquire_additional(&own, thread, parts)?;
+    let sequence = slot
+        .state
+        .request()
+        .ok_or(SuspendError::NoStack { thread })?;
+    let request = Request {
         process,
         thread,
         signal,
         own: &own,
         slot: &slot,
         sequence,
-    }
-    .wait(timeout)?;
+    };
+    request.wait(timeout)?;
     Ok(slot)
 }
 
@@ -95,7 +89,7 @@ impl Request<'_> {
         let mut next_send = Some(start);
         loop {
             if next_send.is_some_and(|at| at <= monotonic_now())
-                && self.slot.phase() == SlotPhase::Requested
+                && self.slot.state.phase() == SlotPhase::Requested
                 && may_signal()
             {
                 self.send()?;
@@ -106,23 +100,21 @@ impl Request<'_> {
             let now = monotonic_now();
             sleep_until(deadline.min(now.plus_ns(step_ns)));
             step_ns = (step_ns + step_ns / 2).min(LAST_STEP_NS);
-            if self.slot.phase() == SlotPhase::Ready {
+            if self.slot.state.phase() == SlotPhase::Ready {
                 self.resend_sampler_request();
                 return Ok(());
             }
-            if !thread_exists(self.process, self.thread) {
-                return Err(SuspendError::Gone {
-                    thread: self.thread,
-                });
+            let (thread, signal) = (self.thread, self.signal);
+            if !thread_exists(self.process, thread) {
+                return Err(SuspendError::Gone { thread });
             }
             if monotonic_now() >= deadline {
-                self.slot.cancel();
+                self.slot.state.cancel();
                 // The thread may have answered just before the request was canceled.
-                if self.slot.phase() == SlotPhase::Ready {
+                if self.slot.state.phase() == SlotPhase::Ready {
                     self.resend_sampler_request();
                     return Ok(());
                 }
-                let (thread, signal) = (self.thread, self.signal);
                 return Err(SuspendError::TimedOut {
                     thread,
                     signal,
@@ -133,15 +125,10 @@ impl Request<'_> {
     }
 
     fn send(&self) -> Result<(), SuspendError> {
-        let ticket = SignalTicket {
-            slot: self.slot.number(),
-            sequence: self.sequence,
-        };
-        match send_request(self.process, self.thread, self.signal, ticket) {
+        let (thread, ticket) = (self.thread, self.slot.ticket(self.sequence));
+        match send_request(self.process, thread, self.signal, ticket) {
             Sent::Yes => Ok(()),
-            Sent::NoSuchThread => Err(SuspendError::Gone {
-                thread: self.thread,
-            }),
+            Sent::NoSuchThread => Err(SuspendError::Gone { thread }),
             Sent::Refused => Err(SuspendError::System {
                 action: "send the thread a signal",
                 answer: std::io::Error::last_os_error().to_string(),
@@ -154,11 +141,8 @@ impl Request<'_> {
         if signal_is_queued(self.signal) || !may_signal() {
             return;
         }
-        if let Some(sequence) = self.own.pending_request() {
-            let ticket = SignalTicket {
-                slot: self.own.number(),
-                sequence,
-            };
+        if let Some(sequence) = self.own.state.pending_request() {
+            let ticket = self.own.ticket(sequence);
             // If the first signal was not lost after all, the thread still answers only once.
             send_request(self.process, self.thread, self.signal, ticket);
         }

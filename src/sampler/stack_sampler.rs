@@ -8,11 +8,11 @@ use once_cell::race::OnceBox;
 
 use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
 use crate::capture::CapturedView;
-use crate::labels::{ScriptLocation, joined_label_text, script_function};
+use crate::labels::{joined_label_text, script_function};
 use crate::model::LABELS_LEFT_OUT;
 use crate::platform::pin_own_library;
-use crate::sampler::encode::{MergedFrame, merge_stacks};
-use crate::sampler::tick::{captured_by, captured_of_backtrace};
+use crate::sampler::encode::{MergedFrame, label_of, merge_stacks};
+use crate::sampler::tick_context::{captured_by, captured_of_backtrace};
 use crate::symbols::{CodeAddressService, SampledAddress};
 use crate::types::{
     FrameFlags, FunctionName, ProfilerTime, StackAddress, StackFeatures, StackFrame, Symbolicate,
@@ -146,16 +146,15 @@ impl OnDemandUnwinder {
         }
     }
 
-    fn unwind(&mut self, copied: &Copied<'_>) {
-        if copied.features.contains(StackFeatures::NATIVE) {
-            self.unwinder.unwind(&copied.captured, &mut self.native);
+    fn unwind(&mut self, features: StackFeatures, captured: &Captured<'_>) {
+        if features.contains(StackFeatures::NATIVE) {
+            self.unwinder.unwind(captured, &mut self.native);
             return;
         }
         self.native.frames.clear();
         self.native.truncated = false;
-        if copied.features.contains(StackFeatures::LEAF) {
-            self.unwinder
-                .unwind_innermost(&copied.captured, &mut self.native);
+        if features.contains(StackFeatures::LEAF) {
+            (self.unwinder).unwind_innermost(captured, &mut self.native);
         }
     }
 }
@@ -163,40 +162,32 @@ impl OnDemandUnwinder {
 /// Name of script code outside of any function, as in the viewer.
 const ROOT_SCOPE: &str = "(root scope)";
 
-/// The data copied from a thread.
-struct Copied<'a> {
-    features: StackFeatures,
-    thread: ThreadId,
-    captured: Captured<'a>,
-    /// Oldest first.
-    labels: Vec<(StackAddress, StackFrame)>,
-}
-
-/// Pushes a placeholder for the missing labels, after the newest label.
-fn push_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
-    let address = labels
-        .last()
-        .map_or(StackAddress(0), |(address, _)| *address);
-    labels.push((
-        address,
-        StackFrame::Label {
-            text: LABELS_LEFT_OUT.to_owned(),
-            is_sensitive: false,
-        },
-    ));
+/// Labels as frames, oldest first, with their stack addresses. If `left_out`, a placeholder for the
+/// missing labels follows the newest one.
+fn label_frames<'l>(
+    labels: impl Iterator<Item = BacktraceLabel<'l>>,
+    left_out: bool,
+) -> Vec<(StackAddress, StackFrame)> {
+    let frames = labels.map(|label| (label.stack_address, label_frame(&label)));
+    let mut frames: Vec<_> = frames.collect();
+    if left_out {
+        let address = frames
+            .last()
+            .map_or(StackAddress(0), |(address, _)| *address);
+        let text = LABELS_LEFT_OUT.to_owned();
+        let is_sensitive = false;
+        frames.push((address, StackFrame::Label { text, is_sensitive }));
+    }
+    frames
 }
 
 /// Returns the frame for an entry of the label stack.
-fn label_frame(
-    text: &[u8],
-    dynamic: &[u8],
-    flags: FrameFlags,
-    script: Option<ScriptLocation>,
-) -> StackFrame {
-    let Some(place) = script else {
+fn label_frame(label: &BacktraceLabel<'_>) -> StackFrame {
+    let (dynamic, flags) = (label.dynamic, label.flags);
+    let Some(place) = label.script else {
         let is_sensitive = !dynamic.is_empty() && !flags.has(FrameFlags::NONSENSITIVE);
         return StackFrame::Label {
-            text: joined_label_text(text, dynamic, flags),
+            text: joined_label_text(label.text, dynamic, flags),
             is_sensitive,
         };
     };
@@ -244,23 +235,9 @@ impl SampledStack {
         thread: ThreadId,
         features: StackFeatures,
     ) -> Self {
-        let label = |label| {
-            let (text, dynamic) = view.texts_of(label);
-            (
-                label.stack_address,
-                label_frame(text, dynamic, label.flags, label.script()),
-            )
-        };
-        let mut labels = view.labels().iter().map(label).collect();
-        if view.header().labels_left_out {
-            push_labels_left_out(&mut labels);
-        }
-        Self::unwind(Copied {
-            features,
-            thread,
-            captured: captured_by(view),
-            labels,
-        })
+        let labels = (0..view.labels().len()).map(|index| label_of(view, index));
+        let labels = label_frames(labels, view.header().labels_left_out);
+        Self::unwind(features, thread, &captured_by(view), &labels)
     }
 
     /// Unwinds a stack that the thread captured itself. The names of its innermost frame do not
@@ -270,45 +247,35 @@ impl SampledStack {
         features: StackFeatures,
         own_functions: &'static [&'static str],
     ) -> Self {
-        let label = |label: BacktraceLabel<'_>| {
-            (
-                label.stack_address,
-                label_frame(label.text, label.dynamic, label.flags, label.script),
-            )
+        let labels = match features.contains(StackFeatures::LABELS) {
+            true => label_frames(backtrace.labels(), backtrace.head.labels_left_out),
+            false => Vec::new(),
         };
-        let mut labels = Vec::new();
-        if features.contains(StackFeatures::LABELS) {
-            labels.extend(backtrace.labels().map(label));
-            if backtrace.labels_left_out() {
-                push_labels_left_out(&mut labels);
-            }
-        }
-        let sampled = Self::unwind(Copied {
-            features,
-            thread: backtrace.thread(),
-            captured: captured_of_backtrace(backtrace),
-            labels,
-        });
+        let captured = captured_of_backtrace(backtrace);
+        let sampled = Self::unwind(features, backtrace.thread(), &captured, &labels);
         Self {
             own_functions,
             ..sampled
         }
     }
 
-    fn unwind(copied: Copied<'_>) -> Self {
+    /// Unwinds a stack with these labels, oldest first.
+    fn unwind(
+        features: StackFeatures,
+        thread: ThreadId,
+        captured: &Captured<'_>,
+        labels: &[(StackAddress, StackFrame)],
+    ) -> Self {
         OnDemandUnwinder::with(|on_demand| {
-            on_demand.unwind(&copied);
+            on_demand.unwind(features, captured);
             let OnDemandUnwinder {
                 native,
                 merged,
                 modules,
                 ..
             } = on_demand;
-            merge_stacks(
-                &native.frames,
-                copied.labels.iter().map(|(address, _)| *address),
-                merged,
-            );
+            let addresses = labels.iter().map(|(address, _)| *address);
+            merge_stacks(&native.frames, addresses, merged);
             let frame = |frame: &MergedFrame| match *frame {
                 MergedFrame::Native(index) => {
                     let address = native.frames[index].address;
@@ -318,12 +285,12 @@ impl SampledStack {
                     };
                     (StackFrame::Native { address }, Some(sampled))
                 }
-                MergedFrame::Label(index) => (copied.labels[index].1.clone(), None),
+                MergedFrame::Label(index) => (labels[index].1.clone(), None),
             };
             let (frames, addresses) = merged.iter().rev().map(frame).unzip();
             Self {
-                thread: copied.thread,
-                time: copied.captured.time,
+                thread,
+                time: captured.time,
                 frames,
                 addresses,
                 truncated: native.truncated,
@@ -387,35 +354,25 @@ impl SampledStack {
                     },
                     _,
                 ) => {
-                    let name = if function.is_empty() {
-                        ROOT_SCOPE
-                    } else {
-                        function
-                    };
+                    let is_root = function.is_empty();
+                    let name = if is_root { ROOT_SCOPE } else { function };
                     let file = (!file.is_empty()).then(|| file.clone());
                     vec![FunctionName::new(name.to_owned(), file, *line)]
                 }
                 (StackFrame::Native { .. }, None) => Vec::new(),
             };
-        self.frames
-            .iter()
-            .zip(&self.addresses)
-            .map(functions)
-            .collect()
+        let frames = self.frames.iter().zip(&self.addresses);
+        frames.map(functions).collect()
     }
 
     fn without_own_functions(&self, mut functions: Vec<FunctionName>) -> Vec<FunctionName> {
         let is_own = |function: &FunctionName| {
             let last = function.name.rsplit("::").next().unwrap_or_default();
-            function
-                .name
-                .starts_with(concat!(env!("CARGO_CRATE_NAME"), "::"))
+            (function.name).starts_with(concat!(env!("CARGO_CRATE_NAME"), "::"))
                 && self.own_functions.contains(&last)
         };
-        let own = functions
-            .iter()
-            .rposition(is_own)
-            .map_or(0, |last| last + 1);
+        let last_own = functions.iter().rposition(is_own);
+        let own = last_own.map_or(0, |last| last + 1);
         // Keep the profiler's function where it was not inlined, because it is the whole frame
         // there.
         if own < functions.len() {

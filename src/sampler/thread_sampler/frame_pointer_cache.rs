@@ -21,15 +21,6 @@ const UNKNOWN: u64 = 16;
 /// can be unwound far without that register.
 const KEEPS_RETURN_ADDRESS: bool = cfg!(target_arch = "aarch64");
 
-/// Result of unwinding a sleeping thread's stack remotely.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RemoteUnwind {
-    /// The stack is as complete as it can be.
-    Complete,
-    /// The thread's own handler can supply the frame pointer, which is then cached.
-    NeedsFramePointer,
-}
-
 #[derive(Debug)]
 struct CachedFramePointer {
     at: BlockedAt,
@@ -73,45 +64,34 @@ fn is_same_place(at: BlockedAt, pc: u64, sp: u64) -> bool {
 
 impl FramePointerCache {
     /// Unwinds the stack of a thread that is blocked at `at`, as far as the registers from the
-    /// kernel and the cache allow.
+    /// kernel and the cache allow. Returns whether the thread's own handler can supply the frame
+    /// pointer, which is then cached. Otherwise the stack is as complete as it can be.
     pub(crate) fn unwind(
         &self,
         at: BlockedAt,
         captured: &Captured<'_>,
         unwinder: &mut Unwinder,
         out: &mut NativeStack,
-    ) -> RemoteUnwind {
+    ) -> bool {
         unwinder.unwind(captured, out);
         if !out.truncated || out.doubtful {
-            return RemoteUnwind::Complete;
+            return false;
         }
         let Some(unresolved) = out.frames.last().copied() else {
-            return RemoteUnwind::Complete;
+            return false;
         };
         let known = out.frames.len();
         let entry = self.find(at, &out.frames);
         if !unwinder.has_fixed_frame(&unresolved, known == 1) {
-            return if KEEPS_RETURN_ADDRESS {
-                RemoteUnwind::NeedsFramePointer
-            } else {
-                RemoteUnwind::Complete
-            };
+            return KEEPS_RETURN_ADDRESS;
         }
         let Some(entry) = entry else {
-            return RemoteUnwind::NeedsFramePointer;
+            return true;
         };
-        let registers = Registers {
-            fp: entry.fp,
-            ..captured.registers
-        };
-        unwinder.unwind(
-            &Captured {
-                registers,
-                ..*captured
-            },
-            out,
-        );
-        RemoteUnwind::Complete
+        let mut captured = *captured;
+        captured.registers.fp = entry.fp;
+        unwinder.unwind(&captured, out);
+        false
     }
 
     /// Returns the entry for a thread blocked at `at` with these frames, and possibly older ones.
@@ -141,11 +121,8 @@ impl FramePointerCache {
             fp: registers.fp,
             stack: NativeStack { frames, ..*stack },
         };
-        let known = self
-            .entries
-            .iter()
-            .position(|known| known.at == at && known.stack == entry.stack);
-        match known {
+        let is_same = |known: &CachedFramePointer| known.at == at && known.stack == entry.stack;
+        match self.entries.iter().position(is_same) {
             Some(index) => self.entries[index] = entry,
             None if self.entries.len() < MAX_ENTRIES => self.entries.push(entry),
             None => {

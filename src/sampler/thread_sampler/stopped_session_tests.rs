@@ -3,13 +3,12 @@
 //! then.
 
 use std::cell::RefCell;
-use std::sync::atomic::AtomicU64;
 
 use crate::capture::SlotPhase;
 use crate::platform::{current_process_id, monotonic_now};
 use crate::sampler::encode::{SampleWriter, Tick};
-use crate::sampler::thread::ThreadSampler;
-use crate::sampler::tick::{Scratch, TickContext};
+use crate::sampler::thread_sampler::ThreadSampler;
+use crate::sampler::tick_context::{Scratch, TickContext};
 use crate::state::{SeenPauses, Session, SessionSettings, core_buffer};
 use crate::threads::{
     OffThreadRef, OnThreadRef, ProfiledThreadData, RegistrationHooks, register_current_thread,
@@ -41,7 +40,6 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
     }
     let lane = core_buffer().take_lane_for_samples();
     let encoder = RefCell::default();
-    let dropped = AtomicU64::new(0);
     let tick = Tick {
         number: 1,
         time: now,
@@ -49,15 +47,14 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
     let mut context = TickContext {
         session: &session,
         process: current_process_id(),
-        unwinder: &mut Unwinder::new(),
+        unwinder: Unwinder::new(),
         writer: SampleWriter {
             lane: &lane,
             encoder: &encoder,
             session: session.generation,
             process_start: now,
-            dropped: &dropped,
         },
-        scratch: &mut Scratch::default(),
+        scratch: Scratch::default(),
         tick,
         tick_before: tick,
         last_before: tick,
@@ -67,7 +64,7 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
     };
     assert!(thread.tick(&mut context).is_ok());
     let slot = registration.unlocked_const_reader().slot();
-    slot.expect("a slot").phase()
+    slot.expect("a slot").state.phase()
 }
 
 #[test]

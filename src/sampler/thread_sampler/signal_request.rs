@@ -1,10 +1,18 @@
-//! A pending request, and the samples for the ticks until the thread answers.
+//! What the sampler knows of a request by signal: the request that is pending, and whether the thread
+//! masks the signal.
 //!
 //! A thread that was preempted before the signal reached it does not run again without answering,
 //! unless it masks the signal. So the stack in its answer is also its stack on the ticks before.
 //! The sampler does little for such a thread in the meantime: when many threads share few
 //! processors, most of them have a pending request. The sampler cancels the request of a thread
 //! that turns out to be asleep.
+//!
+//! While a thread waits for signals, as `sigwait` does, the kernel takes those signals out of its
+//! mask. The signals are already out of the mask in the moment in which the thread begins to wait.
+//! They stay out after a signal wakes the thread, until it gets a processor, which may take long.
+//! In both cases the kernel reports that the thread runs. A sampling signal that is sent then is
+//! the result of this `sigwait` or of the next one. So a thread that has masked the signal is taken
+//! to mask it until it has run for a while without the signal in its mask.
 
 use std::sync::atomic::AtomicU64;
 
@@ -12,7 +20,7 @@ use crate::capture::SlotHandle;
 use crate::platform::{BlockedAt, monotonic_now};
 use crate::sampler::encode::{SampleRun, Tick};
 use crate::sampler::handler::SIGNAL_DELAY_NS;
-use crate::sampler::tick::TickContext;
+use crate::sampler::tick_context::TickContext;
 use crate::state::SessionCounts;
 use crate::types::TimeStamp;
 
@@ -33,9 +41,9 @@ const RESEND_RARELY_AFTER_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct SignalRequest {
     /// The thread's CPU clock when the request was sent; `None` if it cannot be read.
-    cpu_ns: Option<u64>,
+    pub(crate) cpu_ns: Option<u64>,
     /// Where the thread was blocked when the request was sent, if it was blocked.
-    blocked_at: Option<BlockedAt>,
+    pub(crate) blocked_at: Option<BlockedAt>,
     /// The tick of the request, or of the last check that found that the thread had run.
     first: Tick,
     /// Number of ticks since then, including the first, but no left-out ticks.
@@ -94,25 +102,15 @@ impl SignalRequest {
     ) {
         slot.clear_canceled_request();
         let run = self.idle_run(answered, monotonic_now(), cpu_ns, context.interval_ns());
-        let ticks = run.map_or_else(
-            |unanswered| unanswered,
-            |run| run.map_or(0, |run| run.ticks),
-        );
+        let ticks = run.map(|run| run.map_or(0, |run| run.ticks));
+        let ticks = ticks.unwrap_or_else(|unanswered| unanswered);
         SessionCounts::add(count, 1);
         SessionCounts::add(&context.session.counts.unanswered_ticks, ticks + 1);
-    }
-
-    pub(crate) fn cpu_ns(&self) -> Option<u64> {
-        self.cpu_ns
     }
 
     /// Returns the CPU time since the request; `None` without a readable clock.
     fn ran_ns(&self, cpu_ns: Option<u64>) -> Option<u64> {
         Some(cpu_ns?.saturating_sub(self.cpu_ns?))
-    }
-
-    pub(crate) fn blocked_at(&self) -> Option<BlockedAt> {
-        self.blocked_at
     }
 
     /// Adds the previous tick, which has no answer at this tick, and the ticks that were left out
@@ -131,10 +129,8 @@ impl SignalRequest {
         interval_ns: u64,
         is_queued: bool,
     ) -> Unanswered {
-        if self
-            .ran_ns(cpu_ns)
-            .is_some_and(|ran_ns| ran_ns <= delay_ns(interval_ns))
-        {
+        let ran_ns = self.ran_ns(cpu_ns);
+        if ran_ns.is_some_and(|ran_ns| ran_ns <= delay_ns(interval_ns)) {
             return Unanswered::Idle;
         }
         let ticks = self.ticks;
@@ -165,10 +161,9 @@ impl SignalRequest {
         interval_ns: u64,
     ) -> Result<Option<SampleRun>, u64> {
         let ran_since_ns = now.since_ns(answered);
-        let ran_before_ns = self
-            .ran_ns(cpu_ns)
-            .map(|ran_ns| ran_ns.saturating_sub(ran_since_ns));
-        if ran_before_ns.is_none_or(|ran_ns| ran_ns > delay_ns(interval_ns)) {
+        let may_have_run =
+            |ran_ns: u64| ran_ns.saturating_sub(ran_since_ns) > delay_ns(interval_ns);
+        if self.ran_ns(cpu_ns).is_none_or(may_have_run) {
             return Err(self.ticks);
         }
         let run = SampleRun {
@@ -185,8 +180,81 @@ fn delay_ns(interval_ns: u64) -> u64 {
     SIGNAL_DELAY_NS.min(interval_ns / 4)
 }
 
+/// Maximum CPU time that a thread needs to begin and end its waits for signals while the sampler
+/// sees no wait, in ns. One wait takes some 10 µs. But a thread that waits in step with the ticks
+/// may be seen awake on many ticks in a row.
+const MAX_CHANGE_NS: u64 = 5_000_000;
+/// This maximum for a thread that the sampler has not seen before, in ns. It is shorter, because
+/// most threads never wait for signals, and are not sampled until then.
+const MAX_FIRST_CHANGE_NS: u64 = 200_000;
+
+/// CPU time that the handler takes at most, in ns.
+const HANDLER_NS: u64 = 500_000;
+
+/// What the kernel reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SeenMask {
+    /// The thread masks the signal, or waits for it.
+    Masked,
+    /// The thread does not mask the signal, unless it begins or ends to wait for signals.
+    PerhapsOpen,
+    /// The thread does not mask the signal.
+    Open,
+}
+
+/// What earlier questions have shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum SignalMask {
+    /// The thread began before the sampling, and was not seen yet.
+    Unknown,
+    /// The thread was never seen to mask the signal since its last answer.
+    #[default]
+    Open,
+    /// The thread masks the signal, or waits for it. The sampler first saw this when the thread's
+    /// CPU time was `since_ns`. A single report proves nothing: the kernel also reports the signal
+    /// as masked while the handler runs.
+    Masked { since_ns: u64 },
+    /// The thread perhaps masked the signal earlier, and did not at this time. It is taken to mask it
+    /// until its CPU time is larger than this.
+    Opening { since: TimeStamp, until_ns: u64 },
+}
+
+impl SignalMask {
+    /// Notes what the kernel reports. `now` is the time of the tick; `cpu_ns` is the thread's CPU
+    /// time, or `None` if the kernel does not tell it. Returns whether the thread is to be taken to
+    /// mask the signal.
+    pub(super) fn note(&mut self, seen: SeenMask, now: TimeStamp, cpu_ns: Option<u64>) -> bool {
+        let opening = |change_ns| Self::Opening {
+            since: now,
+            until_ns: cpu_ns.unwrap_or(0).saturating_add(change_ns),
+        };
+        *self = match (seen, *self) {
+            (SeenMask::Masked, Self::Masked { .. }) => *self,
+            (SeenMask::Masked, _) => Self::Masked {
+                since_ns: cpu_ns.unwrap_or(0),
+            },
+            (SeenMask::Open, _) | (SeenMask::PerhapsOpen, Self::Open) => Self::Open,
+            (SeenMask::PerhapsOpen, Self::Unknown) => opening(MAX_FIRST_CHANGE_NS),
+            (SeenMask::PerhapsOpen, Self::Masked { .. }) => opening(MAX_CHANGE_NS),
+            (SeenMask::PerhapsOpen, Self::Opening { since, until_ns }) => {
+                let has_run = cpu_ns.map_or(now > since, |cpu_ns| cpu_ns > until_ns);
+                if has_run { Self::Open } else { *self }
+            }
+        };
+        *self != Self::Open
+    }
+
+    /// Returns whether the thread certainly masks the signal, and not only while the handler runs.
+    pub(super) fn is_masked(self, cpu_ns: Option<u64>) -> bool {
+        let longer_than_handler =
+            |since_ns| cpu_ns.is_none_or(|cpu_ns| cpu_ns > since_ns + HANDLER_NS);
+        matches!(self, Self::Masked { since_ns } if longer_than_handler(since_ns))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::SeenMask::{Masked, Open, PerhapsOpen};
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -306,5 +374,89 @@ mod tests {
             }))
         };
         assert_eq!(run(&pending), ticks(10, 15, 6));
+    }
+
+    /// Returns the answers to questions: what the kernel reports, the tick and the CPU time in µs.
+    fn answers(questions: &[(SeenMask, u64, Option<u64>)]) -> Vec<bool> {
+        answers_from(SignalMask::default(), questions)
+    }
+
+    fn answers_from(mut mask: SignalMask, questions: &[(SeenMask, u64, Option<u64>)]) -> Vec<bool> {
+        let mut ask = |&(seen, tick, cpu_us): &(SeenMask, u64, Option<u64>)| {
+            mask.note(seen, TimeStamp(tick), cpu_us.map(|us| us * 1_000))
+        };
+        questions.iter().map(&mut ask).collect()
+    }
+
+    #[test]
+    fn thread_that_never_masked_the_signal_gets_it_at_once() {
+        assert_eq!(
+            answers(&[(PerhapsOpen, 1, Some(0)), (PerhapsOpen, 1, None)]),
+            [false, false]
+        );
+    }
+
+    #[test]
+    fn thread_that_began_earlier_gets_it_when_it_has_run() {
+        let begins_to_wait = [
+            (PerhapsOpen, 1, Some(100)),
+            // It waits for a processor.
+            (PerhapsOpen, 2, Some(100)),
+            (Masked, 3, Some(110)),
+            (PerhapsOpen, 4, Some(400)),
+        ];
+        assert_eq!(
+            answers_from(SignalMask::Unknown, &begins_to_wait),
+            [true; 4]
+        );
+        let works = [(PerhapsOpen, 1, Some(100)), (PerhapsOpen, 2, Some(1_100))];
+        assert_eq!(answers_from(SignalMask::Unknown, &works), [true, false]);
+    }
+
+    #[test]
+    fn woken_thread_masks_the_signal_until_it_has_run() {
+        let woken = [
+            (Masked, 1, Some(100)),
+            // It waits for a processor.
+            (PerhapsOpen, 2, Some(100)),
+            (PerhapsOpen, 3, Some(100)),
+            // It gets one, and masks the signal again.
+            (Masked, 4, Some(120)),
+            (PerhapsOpen, 5, Some(130)),
+            // It works without the signal in its mask.
+            (PerhapsOpen, 6, Some(5_131)),
+            (PerhapsOpen, 7, Some(5_131)),
+        ];
+        let expected = [true, true, true, true, true, false, false];
+        assert_eq!(answers(&woken), expected);
+    }
+
+    #[test]
+    fn thread_that_waits_in_step_with_the_ticks_masks_the_signal() {
+        // It is never seen in one of its waits, each of which takes 10 µs.
+        let awake = (2..=500).map(|tick| (PerhapsOpen, tick, Some(tick * 10)));
+        let seen: Vec<_> = [(Masked, 1, Some(10))].into_iter().chain(awake).collect();
+        assert!(answers(&seen).into_iter().all(|masks| masks));
+    }
+
+    #[test]
+    fn thread_without_a_clock_is_asked_on_two_ticks() {
+        let asked = [
+            (Masked, 1, None),
+            (PerhapsOpen, 2, None),
+            (PerhapsOpen, 2, None),
+            (PerhapsOpen, 3, None),
+        ];
+        assert_eq!(answers(&asked), [true, true, true, false]);
+    }
+
+    #[test]
+    fn thread_that_surely_does_not_mask_the_signal_gets_it_at_once() {
+        let asked = [
+            (Masked, 1, Some(100)),
+            (Open, 2, Some(100)),
+            (PerhapsOpen, 3, Some(100)),
+        ];
+        assert_eq!(answers(&asked), [true, false, false]);
     }
 }

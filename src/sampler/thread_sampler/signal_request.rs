@@ -193,7 +193,7 @@ const HANDLER_NS: u64 = 500_000;
 
 /// What the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SeenMask {
+pub(crate) enum SeenMask {
     /// The thread masks the signal, or waits for it.
     Masked,
     /// The thread does not mask the signal, unless it begins or ends to wait for signals.
@@ -204,7 +204,7 @@ pub(super) enum SeenMask {
 
 /// What earlier questions have shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum SignalMask {
+pub(crate) enum SignalMask {
     /// The thread began before the sampling, and was not seen yet.
     Unknown,
     /// The thread was never seen to mask the signal since its last answer.
@@ -223,7 +223,7 @@ impl SignalMask {
     /// Notes what the kernel reports. `now` is the time of the tick; `cpu_ns` is the thread's CPU
     /// time, or `None` if the kernel does not tell it. Returns whether the thread is to be taken to
     /// mask the signal.
-    pub(super) fn note(&mut self, seen: SeenMask, now: TimeStamp, cpu_ns: Option<u64>) -> bool {
+    pub(crate) fn note(&mut self, seen: SeenMask, now: TimeStamp, cpu_ns: Option<u64>) -> bool {
         let opening = |change_ns| Self::Opening {
             since: now,
             until_ns: cpu_ns.unwrap_or(0).saturating_add(change_ns),
@@ -245,7 +245,7 @@ impl SignalMask {
     }
 
     /// Returns whether the thread certainly masks the signal, and not only while the handler runs.
-    pub(super) fn is_masked(self, cpu_ns: Option<u64>) -> bool {
+    pub(crate) fn is_masked(self, cpu_ns: Option<u64>) -> bool {
         let longer_than_handler =
             |since_ns| cpu_ns.is_none_or(|cpu_ns| cpu_ns > since_ns + HANDLER_NS);
         matches!(self, Self::Masked { since_ns } if longer_than_handler(since_ns))

@@ -17,7 +17,7 @@
 //! - A free finds its sampled allocation before the memory goes back to the allocator, so no other
 //!   allocation can have the same address in the list.
 //! - The room knows neither stacks nor markers. `record/allocations.rs` copies the stacks, and
-//!   `sampler/allocation_markers.rs` writes the markers.
+//!   `sampler/main_thread_markers.rs` writes the markers.
 //!
 //! # Read next
 //! `hook.rs`, `thread_counts.rs`, `live.rs`.

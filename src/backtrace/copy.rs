@@ -8,8 +8,7 @@
 
 use crate::backtrace::pool::{MAX_WORDS, give_back_words, take_words};
 use crate::capture::MAX_STACK_BYTES;
-use crate::labels::own_profiling_stack;
-use crate::labels::{ProfilingStackFrame, ScriptLocation};
+use crate::labels::{ProfilingStackFrame, ScriptLocation, own_profiling_stack};
 use crate::platform::{
     Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now,
 };
@@ -24,12 +23,15 @@ const LABEL_HEADER_BYTES: usize = 31;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BacktraceHead {
     thread: ThreadId,
-    time: TimeStamp,
-    registers: Registers,
-    stack_start: u64,
+    pub(crate) time: TimeStamp,
+    pub(crate) registers: Registers,
+    /// Stack address of the first copied byte; 0 if no stack was copied, for example because the stack
+    /// pointer lay outside the thread's stack.
+    pub(crate) stack_start: u64,
     stack_words: usize,
     label_bytes: usize,
-    labels_left_out: bool,
+    /// Whether the newest labels are missing because they did not fit.
+    pub(crate) labels_left_out: bool,
     /// Whether the words of the stack are return addresses, innermost first.
     is_unwound: bool,
 }
@@ -126,15 +128,13 @@ impl CapturedBacktrace {
             written += label.bytes();
             free = remaining;
         }
-        let (thread, time) = (own.tid, monotonic_now());
-        let label_bytes = written;
         let head = BacktraceHead {
-            thread,
-            time,
+            thread: own.tid,
+            time: monotonic_now(),
             registers,
             stack_start,
             stack_words,
-            label_bytes,
+            label_bytes: written,
             labels_left_out,
             is_unwound: false,
         };
@@ -186,25 +186,6 @@ impl CapturedBacktrace {
 
     pub(crate) fn thread(&self) -> ThreadId {
         self.head.thread
-    }
-
-    pub(crate) fn time(&self) -> TimeStamp {
-        self.head.time
-    }
-
-    pub(crate) fn registers(&self) -> Registers {
-        self.head.registers
-    }
-
-    /// Returns the stack address of the first copied byte; 0 if no stack was copied, for example
-    /// because the stack pointer lay outside the thread's stack.
-    pub(crate) fn stack_start(&self) -> u64 {
-        self.head.stack_start
-    }
-
-    /// Returns whether the newest labels are missing because they did not fit.
-    pub(crate) fn labels_left_out(&self) -> bool {
-        self.head.labels_left_out
     }
 
     /// Returns the copied part of the stack.
@@ -369,7 +350,7 @@ mod tests {
             CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack).expect("memory");
         unregister_current_thread();
         let here = &raw const marker as u64;
-        let place = (here - backtrace.stack_start()) as usize;
+        let place = (here - backtrace.head.stack_start) as usize;
         assert_eq!(backtrace.stack()[place..place + 8], marker[0].to_ne_bytes());
         let labels: Vec<_> = backtrace
             .labels()

@@ -18,7 +18,7 @@
 //! - Stacks of another session are dropped.
 //!
 //! # Read next
-//! `copy.rs`, `pending.rs`, then `sampler/tick/marker_stacks.rs`.
+//! `copy.rs`, `pending.rs`, then `sampler/pending_entries.rs`.
 
 mod copy;
 mod pending;

@@ -371,7 +371,7 @@ impl CaptureSlot {
     /// Returns whether a request is pending that the last signal of an event may answer, whose number
     /// another event has by now.
     pub(crate) fn takes_old_event_in_handler(&self) -> bool {
-        self.had_event.load(Ordering::Relaxed) && self.phase() == SlotPhase::Requested
+        self.had_event.load(Ordering::Relaxed) && self.state.phase() == SlotPhase::Requested
     }
 
     /// Notes when the request is sent that is about to be pending.
@@ -405,35 +405,6 @@ impl CaptureSlot {
     /// Returns the state of the thread's event loop.
     pub(crate) fn event_delay(&self) -> &EventDelay {
         &self.event_delay
-    }
-
-    pub(crate) fn phase(&self) -> SlotPhase {
-        self.state.phase()
-    }
-
-    /// Moves from idle to requested, and returns the number that the signal must carry.
-    pub(crate) fn request(&self) -> Option<u32> {
-        self.state.request()
-    }
-
-    /// Moves from requested to idle: the request is canceled.
-    pub(crate) fn cancel(&self) {
-        self.state.cancel();
-    }
-
-    /// Returns the sequence number of the pending request.
-    pub(crate) fn pending_request(&self) -> Option<u32> {
-        self.state.pending_request()
-    }
-
-    /// Moves to idle from any phase except writing and reading, for which it returns false.
-    pub(crate) fn retire(&self) -> bool {
-        self.state.retire()
-    }
-
-    /// Moves to idle from any phase. Called only in the child of a fork, which has a single thread.
-    pub(crate) fn reset_after_fork(&self) {
-        self.state.reset_after_fork();
     }
 
     /// Moves from requested to writing if the slot is bound to the calling thread and the signal
@@ -745,8 +716,8 @@ mod tests {
         let slot = new_slot();
         slot.bind_simulated(77, StackBounds { low: 8, top: 16 });
         assert!(slot.begin_simulated(0, 77, 0).is_none(), "no request");
-        let first = slot.request().expect("idle");
-        assert!(slot.request().is_none(), "already requested");
+        let first = slot.state.request().expect("idle");
+        assert!(slot.state.request().is_none(), "already requested");
         assert!(
             slot.begin_simulated(first.wrapping_sub(1), 77, 0).is_none(),
             "an older signal"
@@ -755,23 +726,23 @@ mod tests {
             slot.begin_simulated(first, 78, 0).is_none(),
             "another thread"
         );
-        slot.cancel();
+        slot.state.cancel();
         assert!(
             slot.begin_simulated(first, 77, 0).is_none(),
             "a late signal"
         );
-        let second = slot.request().expect("idle again");
+        let second = slot.state.request().expect("idle again");
         let mut writer = slot.begin_simulated(second, 77, 0).expect("requested");
         assert!(
             slot.begin_simulated(second, 77, 0).is_none(),
             "already answered"
         );
-        assert!(!slot.retire(), "a handler is writing");
+        assert!(!slot.state.retire(), "a handler is writing");
         writer.header.time = TimeStamp(5);
         writer.publish_in_handler();
         let view = slot.captured().expect("ready");
         assert!(
-            slot.captured().is_none() && !slot.retire(),
+            slot.captured().is_none() && !slot.state.retire(),
             "the view is being read"
         );
         assert_eq!(
@@ -779,8 +750,8 @@ mod tests {
             (TimeStamp(5), &[][..], 0)
         );
         drop(view);
-        assert_eq!(slot.phase(), SlotPhase::Idle);
-        assert!(slot.retire());
+        assert_eq!(slot.state.phase(), SlotPhase::Idle);
+        assert!(slot.state.retire());
     }
 
     #[test]
@@ -788,7 +759,7 @@ mod tests {
         let slot = new_slot();
         slot.bind_simulated(77, StackBounds { low: 8, top: 16 });
         assert!(slot.begin_simulated(None, 77, 0).is_none(), "no request");
-        let request = slot.request().expect("idle");
+        let request = slot.state.request().expect("idle");
         assert!(
             slot.begin_simulated(None, 78, 0).is_none(),
             "an old entry of the hash table led another thread here"
@@ -832,7 +803,7 @@ mod tests {
             },
         );
         let captured_from = |sp: u64| {
-            let sequence = slot.request().expect("idle");
+            let sequence = slot.state.request().expect("idle");
             let mut writer = slot.begin_simulated(sequence, 1, sp).expect("requested");
             writer.copy_stack_in_handler();
             writer.publish_in_handler();

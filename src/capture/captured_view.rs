@@ -187,8 +187,8 @@ mod tests {
         write();
         slot.release_memory();
         assert_eq!(read(), [0; 3]);
-        assert!(slot.request().is_some(), "the slot works as before");
-        slot.retire();
+        assert!(slot.state.request().is_some(), "the slot works as before");
+        slot.state.retire();
         write();
         slot.release_memory();
         assert_eq!(read(), [1; 3], "no thread had the slot meanwhile");

@@ -44,7 +44,7 @@ pub(crate) use event_delay::{EventDelay, EventLoopState};
 pub(crate) use found_stack::{CutCopy, FIRST_FOUND_BYTES, FoundStack};
 pub(crate) use slot_batch::{SlotBatch, forget_batches_in_child};
 pub(crate) use slot_pool::{
-    AcquireSlotError, Pool, SlotHandle, find_slot_in_handler, find_slot_of_event_in_handler,
+    Pool, SlotHandle, find_slot_in_handler, find_slot_of_event_in_handler,
     find_slot_of_thread_in_handler, hold_pool_for_fork,
 };
 pub(crate) use slot_state::SlotPhase;

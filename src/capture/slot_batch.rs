@@ -44,14 +44,14 @@ impl CaptureSlot {
     /// other slots are still bound. `None`, too, if the own slot has a request, whose signal the kernel
     /// may have dropped because the event's was pending.
     pub(crate) fn requested_of_batch_in_handler(&self) -> Option<&'static Self> {
-        if !self.is_own_in_handler() || self.phase() == SlotPhase::Requested {
+        if !self.is_own_in_handler() || self.state.phase() == SlotPhase::Requested {
             return None;
         }
         let mut link = self.next_in_batch.load(Ordering::Acquire);
         // The limit ends the loop even if the list changes during the walk.
         for _ in 0..BATCH_SLOTS {
             let slot = find_slot_in_handler(number_of_link(link)?)?;
-            if slot.phase() == SlotPhase::Requested {
+            if slot.state.phase() == SlotPhase::Requested {
                 return Some(slot);
             }
             link = slot.next_in_batch.load(Ordering::Acquire);
@@ -116,12 +116,12 @@ impl SlotBatch {
         let capacities = self.slots.iter().map(|slot| slot.stack_capacity());
         let stack_bytes = capacities.fold(self.own.stack_capacity(), usize::max);
         for slot in &self.slots {
-            if slot.phase() == SlotPhase::Idle {
+            if slot.state.phase() == SlotPhase::Idle {
                 if slot.stack_capacity() < stack_bytes {
                     slot.prepare_for_stack_of(stack_bytes);
                 }
                 if slot.bind_like(&self.own, PARTS) {
-                    slot.request();
+                    slot.state.request();
                 }
             }
         }
@@ -129,7 +129,7 @@ impl SlotBatch {
 
     /// Returns how many slots the thread has filled.
     pub(crate) fn waiting(&self) -> u64 {
-        let is_ready = |slot: &&SlotHandle| slot.phase() == SlotPhase::Ready;
+        let is_ready = |slot: &&SlotHandle| slot.state.phase() == SlotPhase::Ready;
         self.slots.iter().filter(is_ready).count() as u64
     }
 
@@ -155,7 +155,7 @@ impl SlotBatch {
     /// Gives back the memory of the slots, which keep their requests.
     pub(crate) fn release_memory(&self) {
         for slot in &self.slots {
-            slot.cancel();
+            slot.state.cancel();
             slot.release_memory();
         }
         self.request_all();
@@ -185,7 +185,7 @@ impl Drop for SlotBatch {
                 .compare_exchange(first, 0, Ordering::AcqRel, Ordering::Relaxed);
         for slot in &self.slots {
             slot.next_in_batch.store(0, Ordering::Release);
-            slot.cancel();
+            slot.state.cancel();
             slot.shrink_stack_area();
         }
         BATCHED.fetch_sub(BATCH_SLOTS, Ordering::Relaxed);

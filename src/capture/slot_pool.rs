@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::capture::capture_parts::CaptureParts;
 use crate::capture::capture_slot::{CaptureSlot, FIRST_STACK_BYTES};
-use crate::platform::{EVENT_NUMBERS, thread_pointer};
-use crate::util::{LockRank, NamedMutex};
+use crate::platform::{EVENT_NUMBERS, SignalTicket, thread_pointer};
+use crate::types::{SuspendError, ThreadId};
+use crate::util::{Guard, LockRank, NamedMutex};
 
 /// Maximum number of slots. A thread that finds no free slot is sampled without stacks.
 const MAX_SLOTS: usize = 1 << 16;
@@ -94,7 +95,7 @@ impl Pool {
         let mut index = 0;
         while let Some(&number) = self.busy.get(index) {
             let slot = find_slot_in_handler(number);
-            match slot.filter(|slot| slot.retire()) {
+            match slot.filter(|slot| slot.state.retire()) {
                 Some(slot) => {
                     self.busy.swap_remove(index);
                     self.add_free(number, slot.stack_capacity());
@@ -110,15 +111,6 @@ impl Pool {
 pub(crate) struct SlotHandle {
     number: u16,
     slot: &'static CaptureSlot,
-}
-
-/// Reason why a request gets no slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AcquireSlotError {
-    /// The thread has unregistered.
-    Unregistered,
-    /// All slots are in use, or the system has no memory for another one.
-    OutOfMemory,
 }
 
 /// Returns the slot with this number, if it was ever created.
@@ -216,27 +208,37 @@ impl SlotHandle {
         Some(Self { number, slot })
     }
 
-    /// Returns an additional slot for the thread that `own` is bound to, for a request that is
+    /// Returns an additional slot for this thread, which `own` is bound to, for a request that is
     /// independent of the sampler's.
     ///
     /// # Errors
-    /// [`AcquireSlotError`] gives the reason.
+    /// - [`SuspendError::NoStack`]: all slots are in use, or the system has no memory for another one.
+    /// - [`SuspendError::NotRegistered`]: the thread has unregistered.
     pub(crate) fn acquire_additional(
         own: &Self,
+        thread: ThreadId,
         parts: CaptureParts,
-    ) -> Result<Self, AcquireSlotError> {
-        let slot = Self::acquire_of(parts.stack).ok_or(AcquireSlotError::OutOfMemory)?;
+    ) -> Result<Self, SuspendError> {
+        let slot = Self::acquire_of(parts.stack).ok_or(SuspendError::NoStack { thread })?;
         if slot.bind_like(own, parts) {
             // The request has one answer, which cannot be repeated in a larger slot.
             slot.prepare_for_whole_stack();
             Ok(slot)
         } else {
-            Err(AcquireSlotError::Unregistered)
+            Err(SuspendError::NotRegistered { thread })
         }
     }
 
     pub(crate) fn number(&self) -> u16 {
         self.number
+    }
+
+    /// Returns what the signal of this request carries.
+    pub(crate) fn ticket(&self, sequence: u32) -> SignalTicket {
+        SignalTicket {
+            slot: self.number,
+            sequence,
+        }
     }
 
     /// Notes that the event with this number interrupts the thread that owns the slot.
@@ -250,7 +252,7 @@ impl SlotHandle {
 }
 
 /// Locks the pool while the process forks.
-pub(crate) fn hold_pool_for_fork() -> crate::util::Guard<'static, Pool> {
+pub(crate) fn hold_pool_for_fork() -> Guard<'static, Pool> {
     POOL.lock()
 }
 
@@ -265,7 +267,7 @@ impl Drop for SlotHandle {
     fn drop(&mut self) {
         // A late handler finds that no request is pending. No thread waits for a handler that is
         // still writing: its slot is reused only after it has finished.
-        let is_idle = self.slot.retire();
+        let is_idle = self.slot.state.retire();
         self.slot.release_stack_at_exit();
         let mut pool = POOL.lock();
         if is_idle {
@@ -282,7 +284,7 @@ mod tests {
 
     use super::*;
     use crate::capture::capture_slot::MAX_STACK_BYTES;
-    use crate::platform::{StackBounds, thread_pointer};
+    use crate::platform::{StackBounds, current_thread_id, thread_pointer};
 
     #[test]
     fn slot_is_found_by_a_thread_pointer_of_48_bits() {
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn slot_is_enlarged_for_deep_stack_up_to_the_maximum() {
         let slot = SlotHandle::acquire().expect("a slot");
-        slot.retire();
+        slot.state.retire();
         for (bytes, capacity) in [(1, 0), (100 << 10, 128 << 10), (9 << 20, MAX_STACK_BYTES)] {
             slot.prepare_for_stack_of(bytes);
             assert!(slot.stack_capacity() >= capacity);
@@ -348,7 +350,7 @@ mod tests {
         let number = slot.number();
         let shared = find_slot_in_handler(number).expect("in the table");
         slot.bind_simulated(5, StackBounds { low: 8, top: 16 });
-        let sequence = slot.request().expect("idle");
+        let sequence = slot.state.request().expect("idle");
         let writer = shared.begin_simulated(sequence, 5, 0).expect("requested");
         drop(slot);
         assert_ne!(acquire().number(), number, "a handler is writing");
@@ -364,16 +366,14 @@ mod tests {
     #[test]
     fn additional_slot_binds_requested_parts() {
         let own = SlotHandle::acquire().expect("a slot");
-        let additional = |parts| SlotHandle::acquire_additional(&own, parts);
+        let thread = current_thread_id();
+        let additional = |parts| SlotHandle::acquire_additional(&own, thread, parts);
         let parts = CaptureParts {
             stack: true,
             labels: false,
         };
-        assert_eq!(
-            additional(parts).err(),
-            Some(AcquireSlotError::Unregistered),
-            "not bound"
-        );
+        let unbound = additional(parts);
+        assert!(matches!(unbound, Err(SuspendError::NotRegistered { .. })));
         own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
         let slot = additional(parts).expect("a slot");
         assert_eq!(slot.binding(), (thread_pointer(), [8, 16], false));

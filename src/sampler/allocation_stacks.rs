@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use crate::allocations::live_allocations;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
@@ -175,13 +174,11 @@ pub(crate) fn write_allocation_stacks(
     numbers: impl Iterator<Item = u64>,
 ) -> NumberMap<()> {
     let encoder = RefCell::new(SampleEncoder::default());
-    let dropped = AtomicU64::new(0);
     let writer = SampleWriter {
         lane,
         encoder: &encoder,
         session: session.generation,
         process_start: session.process_start,
-        dropped: &dropped,
     };
     let mut written = NumberMap::default();
     let mut numbers = numbers.peekable();

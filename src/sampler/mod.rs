@@ -6,6 +6,11 @@
 //! except for the parts in lower modules. `suspend.rs` and `stack_sampler.rs` capture single stacks
 //! on demand, with the same protocol and the same handler.
 //!
+//! On a tick, `sampler_thread.rs` follows the modules, the threads and the counters. Then
+//! `thread_sampler.rs` decides for each thread: it asks the thread by a signal (`requests.rs`), reads
+//! the stack of a blocked one (`blocked.rs`), or collects what the thread has captured of itself
+//! (`own_clock.rs`). `sample_recorder.rs` selects what is written, and `encode/` writes it.
+//!
 //! # Threads and locks
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else
 //! runs on the sampler thread, except for stacks on demand, and the fork gate, which the forking
@@ -37,26 +42,26 @@
 //! - No sample lies within a pause.
 //!
 //! # Read next
-//! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then
+//! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `stored_stack.rs`, `suspend.rs`, then
 //! `crate::stream`.
 
-mod allocation_markers;
+mod activity;
 mod allocation_stacks;
-mod cpu_speed_markers;
 mod encode;
 mod fork_gate;
 mod handler;
-mod main_thread_track;
-mod on_demand;
+mod machine_sampler;
+mod main_thread_markers;
+mod pending_entries;
 mod sampler_thread;
+mod schedule;
 mod session_counters;
-mod thread;
-mod tick;
-mod unregistered_markers;
+mod stack_sampler;
+mod suspend;
+mod thread_sampler;
+mod tick_context;
 mod unregistered_threads;
-mod waiting_tasks;
 
-pub(crate) use allocation_markers::write_allocation;
 pub(crate) use allocation_stacks::{
     allocation_stack_bytes, forget_allocation_stacks, forget_allocation_stacks_in_child,
     write_allocation_stacks,
@@ -67,10 +72,10 @@ pub(crate) use fork_gate::{
     close_fork_gate, close_gate_at_exit, open_fork_gate, reopen_fork_gate_in_child,
 };
 pub(crate) use handler::capture_in_handler;
-pub(crate) use on_demand::{
-    IdleUnwinders, SampledStack, hold_unwinders_for_fork, suspend_and_capture,
-};
+pub(crate) use main_thread_markers::write_allocation;
 pub(crate) use sampler_thread::spawn_sampler;
-pub(crate) use tick::less_own_chunks;
+pub(crate) use session_counters::less_own_chunks;
+pub(crate) use stack_sampler::{IdleUnwinders, SampledStack, hold_unwinders_for_fork};
+pub(crate) use suspend::suspend_and_capture;
 #[cfg(feature = "unwind_benchmark")]
-pub use tick::repeat_unwinding;
+pub use tick_context::repeat_unwinding;

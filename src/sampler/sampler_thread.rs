@@ -1,6 +1,6 @@
 //! Step 1 of 12: the sampler wakes on an absolute schedule and handles the threads one by one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,31 +16,25 @@ use crate::platform::{
     spawn_profiler_thread, take_free_signal, use_own_descriptors_and_standard_error,
     watch_loader_calls, with_signals_blocked,
 };
-use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
 use crate::sampler::encode::{SampleEncoder, SampleWriter, Tick};
-use crate::sampler::session_counters::SessionCounters;
-use crate::sampler::thread::ThreadSampler;
-use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, Woken, find_outlived};
-use crate::sampler::tick::CpuBudget;
-use crate::sampler::tick::EvenTicks;
-use crate::sampler::tick::EventProbeRecorder;
-use crate::sampler::tick::TickOverheads;
-use crate::sampler::tick::write_pending_stacks;
-use crate::sampler::tick::{ActivityHint, SeenThreads};
-use crate::sampler::tick::{LeftOut, Schedule};
-use crate::sampler::tick::{Scratch, TickContext};
-use crate::sampler::unregistered_markers::UnregisteredMarkers;
-use crate::sampler::unregistered_threads::UnregisteredThreads;
-use crate::sampler::waiting_tasks::{MAX_PASSES, WaitScratch, write_waits};
-use crate::state::{
-    ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
-    SessionCounts, lasting_facts,
+use crate::sampler::main_thread_markers::{UnregisteredMarkers, write_allocation_events};
+use crate::sampler::pending_entries::{
+    EventProbeRecorder, MAX_PASSES, WaitScratch, write_pending_stacks, write_waits,
 };
-use crate::threads::{OffThreadRef, unregister};
-use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp, signal_name};
+use crate::sampler::schedule::{CpuBudget, EvenTicks, LeftOut, Schedule};
+use crate::sampler::session_counters::SessionCounters;
+use crate::sampler::thread_sampler::{ThreadSampler, Threads};
+use crate::sampler::tick_context::{Scratch, TickContext, TickOverheads};
+use crate::sampler::unregistered_threads::UnregisteredThreads;
+use crate::state::{
+    ActivePs, KeptKind, RunningSampler, SamplerEnd, SeenPauses, Session, SessionCounts,
+    lasting_facts,
+};
+use crate::threads::OffThreadRef;
+use crate::types::{Features, SamplingState, StartError, TimeStamp, signal_name};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
-use crate::util::{PsLock, allocator_has, try_vec};
+use crate::util::{PsLock, allocator_has};
 use crate::waiting_tasks::{account_all_waits, account_waits, has_wait_rows};
 
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
@@ -120,8 +114,10 @@ pub(crate) fn spawn_sampler(
         if shared.stage.is_detached() {
             return;
         }
-        let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
-        run_to_end(&shared, || thread.run());
+        run_to_end(&shared, || {
+            let (lane, encoder) = (buffer.take_lane_for_samples(), RefCell::default());
+            SamplerThread::new(&shared, buffer, &lane, &encoder, unwinder).run();
+        });
     };
     let spawned = with_signals_blocked(|| spawn_profiler_thread(c"SamplerThread", body));
     match spawned {
@@ -155,32 +151,20 @@ fn run_to_end(session: &Session, run: impl FnOnce()) {
 const BEFORE_EVENTS_NS: u64 = 20_000_000;
 
 /// The sampler's loop and its state between ticks.
-struct SamplerThread {
-    session: Arc<Session>,
-    /// The process. The child of a fork has no sampler.
-    process: ProcessId,
+struct SamplerThread<'s> {
+    session: &'s Arc<Session>,
     buffer: &'static ChunkedBuffer,
-    lane: LaneHandle<'static>,
-    encoder: RefCell<SampleEncoder>,
-    unwinder: Unwinder,
+    context: TickContext<'s>,
     threads: Threads,
-    /// Sum of the last readings of the sampled threads' clocks, including ended threads, in ns.
-    known_cpu_ns: u64,
-    /// Registered threads whose end was found while the list of threads was updated.
-    outlived: Vec<OffThreadRef>,
     seen_thread_changes: u64,
     unregistered: UnregisteredThreads,
     unregistered_markers: UnregisteredMarkers,
-    tick: Tick,
-    tick_before: Tick,
     /// Time of the ticks in which the system did not tell this thread's CPU time, in ns.
     ticks_ns: u64,
     /// Whether ticks are left out before the next one, to save CPU time. A profile that is taken in
     /// between would lack much of the CPU time that the threads used.
     leaves_out_ticks: bool,
     even_ticks: EvenTicks,
-    pauses: SeenPauses,
-    scratch: Scratch,
     last_handler: HandlerCheck,
     /// The signal to sample with from the next tick on.
     next_signal: Option<i32>,
@@ -190,40 +174,52 @@ struct SamplerThread {
     next_housekeeping: TimeStamp,
     next_look_at_memory: TimeStamp,
     has_logged_lack_of_memory: bool,
-    activity: ActivityHint,
     event_probes: EventProbeRecorder,
-    switch_readings: SwitchReadings,
     wait_scratch: WaitScratch,
 }
 
-impl SamplerThread {
-    fn new(session: Arc<Session>, buffer: &'static ChunkedBuffer, unwinder: Unwinder) -> Self {
+impl<'s> SamplerThread<'s> {
+    fn new(
+        session: &'s Arc<Session>,
+        buffer: &'static ChunkedBuffer,
+        lane: &'s LaneHandle<'s>,
+        encoder: &'s RefCell<SampleEncoder>,
+        unwinder: Unwinder,
+    ) -> Self {
         let begin = Tick {
             number: 0,
             time: monotonic_now(),
         };
-        let interval_ns = session.settings.interval.as_nanos() as u64;
-        let counters = SessionCounters::new(&session);
-        Self {
+        let counters = SessionCounters::new(session);
+        let context = TickContext {
             session,
             process: current_process_id(),
-            buffer,
-            lane: buffer.take_lane_for_samples(),
-            encoder: RefCell::default(),
             unwinder,
+            writer: SampleWriter {
+                lane,
+                encoder,
+                session: session.generation,
+                process_start: session.process_start,
+            },
+            scratch: Scratch::default(),
+            tick: begin,
+            tick_before: begin,
+            last_before: begin,
+            even_since: 0,
+            pauses: SeenPauses::default(),
+            is_handler_in_place: true,
+        };
+        Self {
+            session,
+            buffer,
+            even_ticks: EvenTicks::new(begin, context.interval_ns()),
+            context,
             threads: Threads::default(),
-            known_cpu_ns: 0,
-            outlived: Vec::new(),
             seen_thread_changes: 0,
             unregistered: UnregisteredThreads::default(),
             unregistered_markers: UnregisteredMarkers::default(),
-            tick: begin,
-            tick_before: begin,
             ticks_ns: 0,
             leaves_out_ticks: false,
-            even_ticks: EvenTicks::new(begin, interval_ns),
-            pauses: SeenPauses::default(),
-            scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
             next_signal: None,
             counters,
@@ -231,9 +227,7 @@ impl SamplerThread {
             next_housekeeping: TimeStamp(0),
             next_look_at_memory: TimeStamp(0),
             has_logged_lack_of_memory: false,
-            activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
-            switch_readings: SwitchReadings::default(),
             wait_scratch: WaitScratch::default(),
         }
     }
@@ -243,28 +237,29 @@ impl SamplerThread {
         if use_own_descriptors_and_standard_error() {
             read_through_pipe();
         }
-        self.counters.find_machine(&self.session);
-        let nice = prepare_sampler_thread(self.session.settings.max_cpu_ppm.is_some());
-        self.session.set_sampler_nice(nice);
-        let interval_ns = self.interval_ns();
+        let session = self.session;
+        let counts = &session.counts;
+        self.counters.find_machine(session);
+        let nice = prepare_sampler_thread(session.settings.max_cpu_ppm.is_some());
+        session.set_sampler_nice(nice);
+        let interval_ns = self.context.interval_ns();
         let begin = monotonic_now();
         let mut schedule = Schedule::new(begin, interval_ns);
-        let may_ask = TaskClock::may_ask(self.session.settings.signal);
-        let refused = &self.session.counts.refused_events;
-        SessionCounts::add(refused, (!may_ask).into());
+        let may_ask = TaskClock::may_ask(session.settings.signal);
+        SessionCounts::add(&counts.refused_events, (!may_ask).into());
         // A crash file tells whether threads may have events.
-        self.session.note_counts(begin);
+        session.note_counts(begin);
         let (mut has_tried_events, mut trying) = (!may_ask, None);
-        let mut budget = CpuBudget::new(self.session.settings.max_cpu_ppm);
+        let mut budget = CpuBudget::new(session.settings.max_cpu_ppm);
         let mut left_out = LeftOut::default();
-        while !self.session.is_stopping() {
+        while !session.is_stopping() {
             let time = monotonic_now();
             let tick = Tick {
-                number: self.tick.number + 1 + left_out.skipped,
+                number: self.context.tick.number + 1 + left_out.skipped,
                 time,
             };
-            self.tick_before = std::mem::replace(&mut self.tick, tick);
-            let counts = &self.session.counts;
+            self.context.tick_before = std::mem::replace(&mut self.context.tick, tick);
+            self.follow_even_ticks();
             SessionCounts::add(&counts.ticks, 1);
             let late_ns = time.since_ns(schedule.next);
             SessionCounts::add(&counts.late_ticks, (late_ns > interval_ns / 2).into());
@@ -272,14 +267,13 @@ impl SamplerThread {
             SessionCounts::add(&counts.missed_ticks, left_out.missed);
             SessionCounts::add(&counts.skipped_ticks, left_out.skipped);
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);
-            self.session.after_sampling.begin_loop(tick.number);
+            session.after_sampling.begin_loop(tick.number);
             let state = self.take_tick();
-            if self.session.stage.is_detached() {
+            if session.stage.is_detached() {
                 return;
             }
-            let used_ns =
-                self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
-            self.session.after_sampling.end_loop(tick.number, state);
+            let used_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
+            session.after_sampling.end_loop(tick.number, state);
             let now = monotonic_now();
             if !has_tried_events && now.since_ns(begin) >= BEFORE_EVENTS_NS {
                 has_tried_events = true;
@@ -291,18 +285,17 @@ impl SamplerThread {
             self.leaves_out_ticks = left_out.skipped > 0;
             self.sleep_to(schedule.next);
         }
-        if self.session.stage.is_detached() {
+        if session.stage.is_detached() {
             return;
         }
-        self.with_context(|threads, context| {
-            for thread in threads.all() {
-                // Unwinding may wait for the loader, and another session may begin during the wait.
-                if context.session.stage.is_detached() {
-                    return;
-                }
-                thread.end(context.tick, context);
+        self.check_handler();
+        for thread in self.threads.all() {
+            // Unwinding may wait for the loader, and another session may begin during the wait.
+            if session.stage.is_detached() {
+                break;
             }
-        });
+            thread.end(self.context.tick, &mut self.context);
+        }
         // So that many short sessions do not leave many such threads.
         if let Some(thread) = trying {
             thread.join();
@@ -315,7 +308,7 @@ impl SamplerThread {
     /// So another thread waits for that, and only in a session that lasts. Returns that thread, if
     /// it was started.
     fn try_events(&self) -> Option<ProfilerThread> {
-        let (session, sampler) = (Arc::clone(&self.session), current_thread_id());
+        let (session, sampler) = (Arc::clone(self.session), current_thread_id());
         let try_one = move || {
             const NEVER_NS: u64 = u64::MAX >> 1;
             let tried = TaskClock::start(sampler, NEVER_NS, session.settings.signal, |_| ());
@@ -338,10 +331,6 @@ impl SamplerThread {
         // Without that thread, no thread has an event.
         SessionCounts::add(&self.session.counts.refused_events, spawned.is_err().into());
         spawned.ok()
-    }
-
-    fn interval_ns(&self) -> u64 {
-        self.session.settings.interval.as_nanos() as u64
     }
 
     /// Returns the CPU time that sampling has taken so far, in ns: that of this thread and of the
@@ -388,21 +377,22 @@ impl SamplerThread {
             self.write_if_requested();
             return state;
         }
-        if self.tick.time >= self.next_housekeeping {
-            self.next_housekeeping = self.tick.time.plus_ns(HOUSEKEEPING_INTERVAL_NS);
+        let now = self.context.tick.time;
+        if now >= self.next_housekeeping {
+            self.next_housekeeping = now.plus_ns(HOUSEKEEPING_INTERVAL_NS);
             check_sandbox();
             follow_standard_error();
             self.discard_old();
             self.drop_expired();
             self.follow_waiting_tasks();
-            self.session.note_counts(self.tick.time);
+            self.session.note_counts(now);
         }
-        let mut overheads = TickOverheads::begin(self.tick);
+        let mut overheads = TickOverheads::begin();
         self.follow_modules();
         if self.session.stage.is_detached() {
             return self.sampling_state();
         }
-        let unseen_ns = self.unregistered.follow(&self.session, self.tick.time);
+        let unseen_ns = self.unregistered.follow(self.session, now);
         self.mark_unregistered_threads();
         self.refresh_threads(unseen_ns);
         overheads.step_done();
@@ -410,28 +400,30 @@ impl SamplerThread {
         let is_sampling = state != SamplingState::SamplingPaused;
         self.session.follow_facts(lasting_facts);
         if is_sampling {
-            self.counters
-                .sample(&self.session, &self.lane, &self.pauses);
+            self.counters.sample(&self.context);
         }
         overheads.step_done();
         if is_sampling {
-            self.sample_threads();
+            self.check_handler();
+            if self.threads.sample(&mut self.context) {
+                self.unregistered.expect_change();
+            }
         }
         // Unwinding may have waited for the loader for so long that another session has begun.
         if self.session.is_stopping() {
             return state;
         }
-        if let Some(map) = self.unwinder.changed_perf_map() {
+        if let Some(map) = self.context.unwinder.changed_perf_map() {
             self.session.set_perf_map(map);
         }
-        self.event_probes.record(&self.session, &self.lane, false);
+        self.event_probes.record(&self.context, false);
         self.write_pending_stacks();
         overheads.step_done();
         self.buffer.maintain();
         overheads.step_done();
         // As in Gecko, the work during a pause is not sampling overhead.
         if is_sampling {
-            overheads.record(self.tick_before, &self.session, &self.lane);
+            overheads.record(&self.context);
         }
         self.write_if_requested();
         // A seccomp filter that was installed during the session may forbid reading the clock.
@@ -459,27 +451,22 @@ impl SamplerThread {
 
     /// Looks from time to time how much memory is left, and limits the buffer to a share of it.
     fn follow_memory_limits(&mut self) {
-        if self.tick.time < self.next_look_at_memory {
+        let now = self.context.tick.time;
+        if now < self.next_look_at_memory {
             return;
         }
-        self.next_look_at_memory = self.tick.time.plus_ns(HOUSEKEEPING_INTERVAL_NS);
+        self.next_look_at_memory = now.plus_ns(HOUSEKEEPING_INTERVAL_NS);
         let capacity_bytes = self.buffer.follow_memory(look_at_memory_limits());
         let asked_bytes = self.session.asked_capacity_bytes;
-        self.session.counts.withheld_capacity_bytes.fetch_max(
-            asked_bytes.saturating_sub(capacity_bytes),
-            Ordering::Relaxed,
-        );
+        let withheld_bytes = asked_bytes.saturating_sub(capacity_bytes);
+        let count = &self.session.counts.withheld_capacity_bytes;
+        count.fetch_max(withheld_bytes, Ordering::Relaxed);
     }
 
     fn sampling_state(&self) -> SamplingState {
-        if self.pauses.is_paused {
+        if self.context.pauses.is_paused {
             SamplingState::SamplingPaused
-        } else if self
-            .session
-            .settings
-            .features
-            .contains(Features::NO_STACK_SAMPLING)
-        {
+        } else if (self.session.settings.features).contains(Features::NO_STACK_SAMPLING) {
             SamplingState::NoStackSamplingCompleted
         } else {
             SamplingState::SamplingCompleted
@@ -488,57 +475,63 @@ impl SamplerThread {
 
     /// Checks whether sampling was paused or resumed since the last tick. Both may have happened.
     fn follow_pauses(&mut self) {
-        let before = self.pauses;
+        let before = self.context.pauses;
         let Some(seen) = self.session.pauses.follow(&before) else {
             return;
         };
-        let last = self.tick_before;
+        let last = self.context.tick_before;
         if let (false, Some(paused_at)) = (before.is_paused, seen.until) {
-            self.pauses = seen;
-            self.pauses.since = before.since;
-            self.with_context(|threads, context| {
-                threads
-                    .all()
-                    .for_each(|thread| thread.pause(paused_at, last, context));
-            });
+            self.context.pauses = seen;
+            self.context.pauses.since = before.since;
+            self.check_handler();
+            for thread in self.threads.all() {
+                thread.pause(paused_at, last, &mut self.context);
+            }
         }
-        self.pauses = seen;
+        self.context.pauses = seen;
         if !seen.is_paused && seen.until.is_some() {
-            self.pauses.until = None;
-            self.tick.time = self.tick.time.max(seen.since);
-            let tick = self.tick;
-            let session = &self.session;
-            let threads = self.threads.all();
-            threads.for_each(|thread| thread.resume(tick, session));
-            self.threads.regroup(tick, Woken::Any);
+            self.context.pauses.until = None;
+            let tick = &mut self.context.tick;
+            tick.time = tick.time.max(seen.since);
+            self.threads.resume(*tick, self.session);
             self.counters.skip_pause(tick.time);
+            self.follow_even_ticks();
         }
     }
 
     /// Notes a gap between ticks that makes them uneven.
     fn follow_missed_ticks(&mut self) {
-        let tick = self.tick;
-        if self.pauses.is_paused {
+        let tick = self.context.tick;
+        let is_paused = self.context.pauses.is_paused;
+        if is_paused {
             self.even_ticks.restart(tick);
-        } else if !self.even_ticks.add(tick) {
-            self.with_context(|_, context| {
-                let (before, after) = (context.last_before.time, context.tick);
-                context.writer.add_gap(before, after);
-            });
         }
+        let is_even = is_paused || self.even_ticks.add(tick);
+        self.follow_even_ticks();
+        if !is_even {
+            self.check_handler();
+            let before = self.context.last_before.time;
+            self.context.writer.add_gap(before, tick);
+        }
+    }
+
+    /// Updates what the context says of the ticks before this one.
+    fn follow_even_ticks(&mut self) {
+        let (context, even_ticks) = (&mut self.context, &self.even_ticks);
+        context.last_before = even_ticks.last_before(context.tick, context.tick_before);
+        context.even_since = even_ticks.since();
     }
 
     /// Updates the list of modules if one was loaded or unloaded. Pending idle samples are written
     /// first, with the old list. Without memory for the new list, the next tick tries again.
     fn follow_modules(&mut self) {
-        if self.unwinder.check_modules() {
-            self.with_context(|threads, context| {
-                threads
-                    .all()
-                    .for_each(|thread| thread.write_idle_before_tick(context));
-            });
-            if self.unwinder.refresh_modules() {
-                self.session.set_modules(self.unwinder.modules());
+        if self.context.unwinder.check_modules() {
+            self.check_handler();
+            for thread in self.threads.all() {
+                thread.write_idle_until(self.context.last_before, &self.context);
+            }
+            if self.context.unwinder.refresh_modules() {
+                self.session.set_modules(self.context.unwinder.modules());
             }
         }
     }
@@ -546,89 +539,39 @@ impl SamplerThread {
     /// Adds markers for the CPU use of unregistered threads, if the session records them.
     fn mark_unregistered_threads(&mut self) {
         let features = self.session.settings.features;
-        if features.contains(Features::UNREGISTERED_THREADS) && !self.pauses.is_paused {
+        if features.contains(Features::UNREGISTERED_THREADS) && !self.context.pauses.is_paused {
             let threads = self.unregistered.threads();
-            self.unregistered_markers
-                .add(threads, &self.session, &self.lane);
+            self.unregistered_markers.add(threads, &self.context);
         }
     }
 
     /// Updates the list of sampled threads if the session's list has changed. Without memory for
     /// it, the next tick tries again. Unregistered threads were last searched for `unseen_ns` ago.
     fn refresh_threads(&mut self, unseen_ns: u64) {
-        let session = Arc::clone(&self.session);
+        let (session, buffer) = (self.session, self.buffer);
         let mut seen_changes = self.seen_thread_changes;
-        let buffer = self.buffer;
-        ActivePs::follow_threads(
-            &session,
-            &mut seen_changes,
-            |sampled| self.set_threads(sampled, unseen_ns),
-            || buffer.range(),
-        );
+        let set = |sampled: &[OffThreadRef]| {
+            self.check_handler();
+            let is_set = self
+                .threads
+                .set(sampled, unseen_ns, &mut self.context)
+                .is_some();
+            if is_set {
+                self.unregistered.expect_change();
+            }
+            is_set
+        };
+        ActivePs::follow_threads(session, &mut seen_changes, set, || buffer.range());
         self.seen_thread_changes = seen_changes;
-    }
-
-    /// Begins to sample the threads that are new in the list, which is sorted by serial numbers,
-    /// and ends the sampling of threads that are no longer in the list. Returns false if memory for
-    /// all threads is lacking.
-    fn set_threads(&mut self, sampled: &[OffThreadRef], unseen_ns: u64) -> bool {
-        // For each thread of the list, whether it is known.
-        let Some(mut known) = try_vec(sampled.len()) else {
-            return false;
-        };
-        known.resize(sampled.len(), false);
-        let Some(outlived) = find_outlived(sampled) else {
-            return false;
-        };
-        let is_outlived = |serial| outlived.iter().any(|thread| thread.serial() == serial);
-        self.with_context(|threads, context| {
-            for list in [&mut threads.active, &mut threads.idle] {
-                let mut is_gone = |thread: &mut ThreadSampler| {
-                    let serial = thread.registration().serial();
-                    match sampled.binary_search_by_key(&serial, OffThreadRef::serial) {
-                        Ok(index) => {
-                            known[index] = true;
-                            is_outlived(serial)
-                        }
-                        Err(_) => true,
-                    }
-                };
-                list.extract_if(.., &mut is_gone)
-                    .for_each(|mut gone| gone.end(context.tick_before, context));
-            }
-        });
-        let active = &mut self.threads.active;
-        let new = known.iter().filter(|is_known| !**is_known).count();
-        if active.try_reserve(new).is_err() {
-            return false;
-        }
-        let listed = sampled.iter().zip(known);
-        for (registration, _) in listed.filter(|(_, is_known)| !is_known) {
-            if !is_outlived(registration.serial()) {
-                let thread = registration.unlocked_const_reader_and_atomic_rw();
-                let unseen_ns = if thread.is_registered() { 0 } else { unseen_ns };
-                let registration = registration.clone();
-                let thread = ThreadSampler::new(registration, &self.session, unseen_ns);
-                self.known_cpu_ns = self.known_cpu_ns.wrapping_add(thread.known_cpu_ns());
-                active.push(thread);
-            }
-        }
-        self.outlived = outlived;
-        self.unregistered.expect_change();
-        true
     }
 
     /// Discards entries that are older than the session's duration.
     fn discard_old(&self) {
-        let duration_ns = self
-            .session
-            .settings
-            .duration
-            .and_then(|duration| duration.as_nanos().try_into().ok());
-        let too_old = duration_ns
-            .and_then(|ns| self.tick.time.0.checked_sub(ns))
-            .map(TimeStamp);
-        self.buffer.discard_old(monotonic_now, too_old);
+        let duration = self.session.settings.duration;
+        let duration_ns = duration.and_then(|duration| duration.as_nanos().try_into().ok());
+        let too_old = duration_ns.and_then(|ns| self.context.tick.time.0.checked_sub(ns));
+        self.buffer
+            .discard_old(monotonic_now, too_old.map(TimeStamp));
     }
 
     /// Drops what the session keeps outside the buffer and what is older than the buffer's contents
@@ -637,151 +580,31 @@ impl SamplerThread {
     fn drop_expired(&self) {
         let now = monotonic_now();
         drop_freed(now);
-        let (in_memory, unread) = self.unwinder.perf_map_bytes();
+        let (in_memory, unread) = self.context.unwinder.perf_map_bytes();
         self.session.set_perf_map_bytes(in_memory, unread);
         drop_old_unregistered_code(now);
-        let expired = ActivePs::with(&self.session, |active, lock| active.take_expired(now, lock));
+        let expired = ActivePs::with(self.session, |active, lock| active.take_expired(now, lock));
         // Dropped without holding the lock.
         drop(expired);
     }
 
-    fn sample_threads(&mut self) {
-        let interval_ns = self.interval_ns();
-        let has_gap = self.tick.number - self.tick_before.number > 1;
-        let since_last_ns = self.tick.time.since_ns(self.tick_before.time);
-        let round = self.session.counts.ticks.load(Ordering::Relaxed);
-        // Each tick begins with a different thread, so that no thread is always first (JuliaLang
-        // #33490).
-        let count = self.threads.active.len();
-        self.threads.active.rotate_left(usize::from(count > 1));
-        let mut dead = std::mem::take(&mut self.outlived);
-        let mut woken = Woken::NONE;
-        let session = Arc::clone(&self.session);
-        let mut activity = std::mem::take(&mut self.activity);
-        let known_cpu_ns = Cell::new(self.known_cpu_ns);
-        let features = session.settings.features;
-        let mut readings = match features.contains(Features::CONTEXT_SWITCHES) {
-            true => self.switch_readings.allowed_at(self.tick.time),
-            false => 0,
-        };
-        self.with_context(|threads, context| {
-            // Returns for how long the thread has run since its clock was last read.
-            let mut step = |thread: &mut ThreadSampler| {
-                let known_before_ns = thread.known_cpu_ns();
-                // Without memory, a later tick finds the thread dead.
-                if thread.tick(context).is_err() && dead.try_reserve(1).is_ok() {
-                    dead.push(thread.registration().clone());
-                }
-                let ran_ns = thread.known_cpu_ns().wrapping_sub(known_before_ns);
-                known_cpu_ns.set(known_cpu_ns.get().wrapping_add(ran_ns));
-                ran_ns
-            };
-            for thread in &mut threads.active {
-                // The thread that stops the session waits for this loop to end.
-                if session.is_stopping() {
-                    return;
-                }
-                step(thread);
-            }
-            let seen = SeenThreads {
-                idle: threads.idle.len(),
-                known_cpu_ns: known_cpu_ns.get(),
-                has_gap,
-                since_last_ns,
-                round,
-            };
-            let mut checks = activity.checks(seen, interval_ns);
-            while let Some(place) = checks.next_place() {
-                if session.is_stopping() {
-                    return;
-                }
-                let thread = &mut threads.idle[place];
-                checks.explain(step(thread));
-                if !thread.is_idle() {
-                    woken.add(place);
-                }
-            }
-            activity.end_tick(&checks);
-            if readings > 0 {
-                let active = &mut threads.active;
-                let due_since =
-                    |thread: &ThreadSampler| thread.switches_due_since(context.tick.time);
-                let due = DueThreads::find(active.iter().map(due_since));
-                for place in due.places() {
-                    if readings == 0 || session.is_stopping() {
-                        break;
-                    }
-                    readings -= u64::from(active[place].record_switches(context));
-                }
-            }
-            let turn = (round as usize).checked_rem(threads.idle.len());
-            if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
-                thread.write_overdue_idle(context);
-            }
-        });
-        for registration in dead {
-            self.unregistered.expect_change();
-            let thread = registration.unlocked_const_reader_and_atomic_rw();
-            if !thread.is_registered() {
-                let now = monotonic_now();
-                ActivePs::with(&session, |active, lock| {
-                    active.end_unregistered(&registration, now, lock);
-                });
-                continue;
-            }
-            // Do not count a thread that unregistered during this tick before it exited.
-            if registration
-                .unlocked_const_reader_and_atomic_rw()
-                .unregistered_at()
-                .is_none()
-            {
-                SessionCounts::add(&self.session.counts.threads_found_dead, 1);
-                unregister(&registration, REGISTRATION_HOOKS);
-            }
-        }
-        self.activity = activity;
-        self.known_cpu_ns = known_cpu_ns.get();
-        self.threads.regroup(self.tick, woken);
-    }
-
-    /// Calls `body` with the threads and with the context for each thread's step.
-    fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
-        let Self {
-            session,
-            process,
-            lane,
-            encoder,
-            unwinder,
-            threads,
-            scratch,
-            tick,
-            tick_before,
-            even_ticks,
-            pauses,
-            last_handler,
-            next_signal,
-            ..
-        } = self;
-        let writer = SampleWriter {
-            lane,
-            encoder,
-            session: session.generation,
-            process_start: session.process_start,
-            dropped: &session.counts.dropped_samples,
-        };
+    /// Checks whether the profiler's handler is installed, and follows a replacement of it. Called
+    /// before the threads are sampled or their samples are written.
+    fn check_handler(&mut self) {
+        let session = self.session;
         let handler = ensure_handler(session.signal());
         // A foreign handler that stays in place counts as one replacement.
         let is_replaced = match handler {
             HandlerCheck::InPlace => false,
             HandlerCheck::Reinstalled | HandlerCheck::Lost => true,
-            HandlerCheck::Foreign => *last_handler != handler,
+            HandlerCheck::Foreign => self.last_handler != handler,
         };
-        SessionCounts::add(&session.counts.handler_replacements, is_replaced.into());
         if is_replaced {
+            SessionCounts::add(&session.counts.handler_replacements, 1);
             if handler == HandlerCheck::Foreign {
-                *next_signal = take_free_signal(session.signal());
+                self.next_signal = take_free_signal(session.signal());
             }
-            match *next_signal {
+            match self.next_signal {
                 Some(signal) => {
                     let name = signal_name(signal);
                     session.log.add(format!(
@@ -791,33 +614,18 @@ impl SamplerThread {
                 None => session.log.add("signal handler replaced"),
             }
             // The events of long-idle threads end here, too: these threads have no own tick.
-            threads.all().for_each(ThreadSampler::end_event);
+            self.threads.all().for_each(ThreadSampler::end_event);
         }
-        *last_handler = handler;
-        let mut context = TickContext {
-            session,
-            process: *process,
-            unwinder,
-            writer,
-            scratch,
-            tick: *tick,
-            tick_before: *tick_before,
-            last_before: even_ticks.last_before(*tick, *tick_before),
-            even_since: even_ticks.since(),
-            pauses: *pauses,
-            // Never drive a foreign handler at the sampling rate.
-            is_handler_in_place: matches!(
-                handler,
-                HandlerCheck::InPlace | HandlerCheck::Reinstalled
-            ),
-        };
-        body(threads, &mut context)
+        self.last_handler = handler;
+        // Never drive a foreign handler at the sampling rate.
+        self.context.is_handler_in_place =
+            matches!(handler, HandlerCheck::InPlace | HandlerCheck::Reinstalled);
     }
 
     fn write_allocation_events(&mut self) {
         let may_find_main_thread = self.unregistered.is_first_search_open();
         let events = &mut self.allocation_events;
-        write_allocation_events(&self.session, &self.lane, events, may_find_main_thread);
+        write_allocation_events(&self.context, events, may_find_main_thread);
     }
 
     fn records_waits(&self) -> bool {
@@ -828,69 +636,68 @@ impl SamplerThread {
     /// Adds rows for lasting waits, and counts lost waits.
     fn follow_waiting_tasks(&mut self) {
         if self.records_waits() {
-            account_waits(self.tick.time);
+            account_waits(self.context.tick.time);
             self.wait_scratch.count_losses(&self.session.counts);
         }
     }
 
     fn write_waits(&mut self) {
         if self.records_waits() && has_wait_rows() {
-            let mut scratch = std::mem::take(&mut self.wait_scratch);
-            self.with_context(|_, context| write_waits(context, &mut scratch));
-            self.wait_scratch = scratch;
+            self.check_handler();
+            write_waits(&mut self.context, &mut self.wait_scratch);
         }
     }
 
     fn write_pending_stacks(&mut self) {
         self.write_waits();
-        if !self.session.is_stopping() {
-            self.write_allocation_events();
-        }
         // After the session has stopped, pending stacks may belong to another one.
+        if self.session.is_stopping() {
+            return;
+        }
+        self.write_allocation_events();
         if has_pending_stacks() && !self.session.is_stopping() {
-            self.with_context(|_, context| write_pending_stacks(context));
+            self.check_handler();
+            write_pending_stacks(&mut self.context);
         }
     }
 
     fn write_if_requested(&mut self) {
         let requested = self.session.pending_flush();
-        if let Some(requested) = requested.filter(|_| !self.session.is_stopping()) {
-            self.unregistered.read_all_names(&self.session);
-            // Before the stacks, so that each event that the profile has has its stack there.
-            self.write_allocation_events();
-            let leaves_out_ticks = self.leaves_out_ticks;
-            if leaves_out_ticks {
-                // Those that began since the last tick.
-                self.refresh_threads(0);
-            }
-            self.with_context(|threads, context| {
-                threads.all().for_each(|thread| {
-                    thread.write_waiting_samples(context);
-                    thread.write_idle_samples(context);
-                    if leaves_out_ticks && !context.pauses.is_paused {
-                        thread.write_cpu_time(context.tick, context);
-                    }
-                    thread.record_last_switches(context);
-                });
-                write_pending_stacks(context);
-            });
-            self.counters
-                .write_current(&self.session, &self.lane, &self.pauses);
-            self.event_probes.record(&self.session, &self.lane, true);
-            if self.records_waits() {
-                let now = monotonic_now();
-                let mut passes = 0..MAX_PASSES;
-                while passes.next().is_some() {
-                    let is_all = account_all_waits(now);
-                    self.write_waits();
-                    if is_all {
-                        break;
-                    }
-                }
-                self.wait_scratch.count_losses(&self.session.counts);
-            }
-            self.session.set_written(requested);
+        let Some(requested) = requested.filter(|_| !self.session.is_stopping()) else {
+            return;
+        };
+        self.unregistered.read_all_names(self.session);
+        // Before the stacks, so that each event that the profile has has its stack there.
+        self.write_allocation_events();
+        if self.leaves_out_ticks {
+            // Those that began since the last tick.
+            self.refresh_threads(0);
         }
+        self.check_handler();
+        let context = &mut self.context;
+        for thread in self.threads.all() {
+            thread.write_waiting_samples(context);
+            thread.write_idle_until(context.tick, context);
+            if self.leaves_out_ticks && !context.pauses.is_paused {
+                thread.write_cpu_time(context.tick, context);
+            }
+            thread.record_last_switches(context);
+        }
+        write_pending_stacks(context);
+        self.counters.write_current(&self.context);
+        self.event_probes.record(&self.context, true);
+        if self.records_waits() {
+            let now = monotonic_now();
+            for _ in 0..MAX_PASSES {
+                let is_all = account_all_waits(now);
+                self.write_waits();
+                if is_all {
+                    break;
+                }
+            }
+            self.wait_scratch.count_losses(&self.session.counts);
+        }
+        self.session.set_written(requested);
     }
 }
 

@@ -260,7 +260,7 @@ impl UnregisteredThreads {
                 false => ThreadRegistry::find(id).is_some(),
             };
             let tell = |(selects_at_once, thread): (bool, OffThreadRef)| {
-                let id = thread.unlocked_const_reader_and_atomic_rw().tid();
+                let id = thread.tid();
                 // The thread may have registered since the list was read, and may have unregistered
                 // again.
                 let known = if is_registered(id) {
@@ -334,7 +334,7 @@ impl UnregisteredThreads {
         ActivePs::with(session, |active, lock| {
             for thread in renamed {
                 let is_selected = active.threads.borrow_mut().add(thread, lock);
-                let id = thread.unlocked_const_reader_and_atomic_rw().tid();
+                let id = thread.tid();
                 let known = self.known.get_mut(&id);
                 if let Some(known @ Known::NotSelected(_)) = known.filter(|_| is_selected) {
                     SessionCounts::add(&session.counts.unregistered_threads, 1);

@@ -26,12 +26,6 @@
 #[forbid(unsafe_code)]
 mod atomic_profiling_state;
 #[forbid(unsafe_code)]
-mod cached_thread_info;
-#[forbid(unsafe_code)]
-mod off_thread_ref;
-#[forbid(unsafe_code)]
-mod profiled_thread_data;
-#[forbid(unsafe_code)]
 mod registration;
 #[forbid(unsafe_code)]
 mod registration_data;
@@ -40,14 +34,11 @@ mod registry;
 #[forbid(unsafe_code)]
 mod thread_name;
 
-pub(crate) use cached_thread_info::CachedThreadInfo;
-pub(crate) use off_thread_ref::OffThreadRef;
-pub(crate) use profiled_thread_data::ProfiledThreadData;
 #[cfg(all(test, loom))]
 pub(crate) use registration::register;
 pub(crate) use registration::{
     MAIN_THREAD_NAME, OnThreadRef, RegistrationHooks, may_register_itself, register_current_thread,
     register_current_thread_itself, unregister, unregister_current_thread,
 };
-pub(crate) use registration_data::ThreadRegistrationInfo;
-pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
+pub(crate) use registration_data::{OffThreadRef, ProfiledThreadData, ThreadRegistrationInfo};
+pub(crate) use registry::{CachedThreadInfo, RegistryForkGuard, ThreadRegistry};

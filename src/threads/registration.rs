@@ -4,59 +4,21 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::capture::EventDelay;
-use crate::capture::SlotHandle;
+use crate::capture::{EventDelay, SlotHandle};
 use crate::labels::close_profiling_stack;
 use crate::platform::{
-    AGE_RESOLUTION_NS, SignalStack, ThreadProbe, current_stack_bounds, current_thread_id,
-    current_thread_os_name, is_main_thread, monotonic_now, thread_pointer,
+    SignalStack, ThreadProbe, current_stack_bounds, current_thread_id, current_thread_os_name,
+    is_main_thread, monotonic_now, thread_pointer,
 };
-use crate::threads::off_thread_ref::OffThreadRef;
-#[cfg(any(test, fuzzing))]
-use crate::threads::registration_data::ThreadRegistrationData;
 use crate::threads::registration_data::{
-    ThreadRegistrationInfo, UnlockedReaderAndAtomicRwOnThread,
+    OffThreadRef, ThreadRegistrationInfo, UnlockedReaderAndAtomicRwOnThread,
 };
 use crate::threads::registry::ThreadRegistry;
-#[cfg(any(test, fuzzing))]
-use crate::threads::thread_name::ThreadName;
 use crate::types::ThreadId;
-#[cfg(any(test, fuzzing))]
-use crate::types::TimeStamp;
 use crate::util::{PsLock, SMALL_TASK_BYTES, allocator_has, holds_any_lock, prepare_to_wait};
 
 /// Name by which the Firefox Profiler recognizes the main thread of a process.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
-
-// Not in `off_thread_ref.rs`, which the registry imports.
-#[cfg(any(test, fuzzing))]
-impl OffThreadRef {
-    /// Creates a registration with this serial number that no thread made for itself. If `ended_at`
-    /// is given, the registration has ended at that time.
-    pub(crate) fn scripted(
-        serial: u64,
-        name: &str,
-        is_main: bool,
-        ended_at: Option<TimeStamp>,
-    ) -> Self {
-        let registered_at = TimeStamp::default();
-        let info = ThreadRegistrationInfo {
-            serial,
-            is_main,
-            registered_at,
-        };
-        let name = ThreadName::given(name.to_owned());
-        let data = ThreadRegistrationData::new(info, name, current_thread_id());
-        data.set_registered(None);
-        let registration = Self::new(data);
-        if let Some(ended_at) = ended_at {
-            let _lock = PsLock::acquire();
-            ThreadRegistry::add(&registration);
-            ThreadRegistry::remove(&registration, ended_at);
-        }
-        registration
-    }
-}
 
 /// A reference to the calling thread, which is registered. It can leave neither the thread nor the
 /// call to which it was passed.
@@ -89,9 +51,7 @@ impl<'tls> OnThreadRef<'tls> {
     pub(crate) fn unlocked_reader_and_atomic_rw_on_thread(
         &self,
     ) -> UnlockedReaderAndAtomicRwOnThread<'tls> {
-        self.registration
-            .data()
-            .unlocked_reader_and_atomic_rw_on_thread()
+        self.registration.unlocked_reader_and_atomic_rw_on_thread()
     }
 
     /// Returns the state of the thread's event loop; `None` for a thread without a slot.
@@ -319,19 +279,9 @@ fn found_data(tid: ThreadId, hooks: RegistrationHooks) -> (Option<OffThreadRef>,
         }
         drop(lock);
         // Asked without the lock, because it reads a file.
-        let is_own = is_calling_thread(&found);
+        let is_own = found.is_thread_of(&ThreadProbe::new(tid));
         asked = Some((found, is_own));
     }
-}
-
-/// Returns whether the sampler has found the calling thread, and not an earlier one, which had the
-/// same id and has ended unnoticed.
-fn is_calling_thread(found: &OffThreadRef) -> bool {
-    let found_at = found.unlocked_const_reader_and_atomic_rw().had_tid_at();
-    // Read before the age: in between, the thread may wait long for a processor.
-    let found_for_ns = monotonic_now().since_ns(found_at);
-    let age_ns = ThreadProbe::new(current_thread_id()).age_ns();
-    age_ns.is_none_or(|age_ns| age_ns.saturating_add(AGE_RESOLUTION_NS) >= found_for_ns)
 }
 
 /// Adds a thread to the registry and the session.

@@ -20,7 +20,6 @@
 //! protects these data instead.
 //!
 //! [`OnThreadRef`]: crate::threads::registration::OnThreadRef
-//! [`OffThreadRef`]: crate::threads::off_thread_ref::OffThreadRef
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -31,9 +30,11 @@ use std::sync::{Arc, Weak};
 use once_cell::race::OnceBox;
 
 use crate::capture::SlotHandle;
-use crate::platform::{current_thread_cpu_ns_in_handler, current_thread_id, monotonic_now};
+use crate::platform::{
+    AGE_RESOLUTION_NS, ThreadProbe, current_thread_cpu_ns_in_handler, current_thread_id,
+    monotonic_now,
+};
 use crate::threads::atomic_profiling_state::AtomicProfilingState;
-use crate::threads::profiled_thread_data::ProfiledThreadData;
 use crate::threads::thread_name::ThreadName;
 use crate::types::{Generation, ThreadId, ThreadProfilingFeatures, TimeStamp};
 use crate::util::{PsCell, PsLock};
@@ -47,6 +48,18 @@ pub(crate) struct ThreadRegistrationInfo {
     pub(crate) is_main: bool,
     /// When the thread registered, or was found by the sampler before that.
     pub(crate) registered_at: TimeStamp,
+}
+
+/// Session data of a thread. Exists from the moment when the session starts to record the thread
+/// until the session drops it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ProfiledThreadData {
+    /// Index of the thread in the session's list of live threads.
+    pub(crate) live_index: usize,
+    /// Buffer position behind the last entry of the thread; `None` while the thread is registered,
+    /// and after that until the sampler sets it.
+    #[doc(alias = "BufferPositionWhenUnregistered")]
+    pub(crate) end_position: Option<u64>,
 }
 
 /// All data of a thread that has registered, or that the sampler has found.
@@ -148,33 +161,105 @@ impl ThreadRegistrationData {
     pub(crate) fn set_unregistered(&self, at: TimeStamp) {
         self.unregistered_at.store(at.0.max(1), Ordering::Release);
     }
+}
 
-    /// Sets a time at which the thread had its id, if that is not the time of its registration.
-    pub(crate) fn with_tid_at(self, time: TimeStamp) -> Self {
-        self.had_tid_at.store(time.0, Ordering::Relaxed);
-        self
+/// A reference to a registered thread, for use on any thread. The thread may have exited; its data
+/// stay valid as long as the reference exists. (Gecko's reference is valid only under the registry
+/// lock.)
+#[derive(Clone, Debug)]
+pub(crate) struct OffThreadRef(Arc<ThreadRegistrationData>);
+
+impl OffThreadRef {
+    /// Creates a reference to a thread that has not registered. `name` is the system's.
+    pub(crate) fn of_found_thread(
+        info: ThreadRegistrationInfo,
+        name: &str,
+        (tid, had_tid_at): (ThreadId, TimeStamp),
+    ) -> Self {
+        let data = ThreadRegistrationData::new(info, ThreadName::of_system(name), tid);
+        data.had_tid_at.store(had_tid_at.0, Ordering::Relaxed);
+        Self(Arc::new(data))
     }
 
+    /// Creates a reference to a thread of a process that has ended.
+    pub(crate) fn of_past_process(
+        info: ThreadRegistrationInfo,
+        name: String,
+        tid: ThreadId,
+        ended_at: Option<TimeStamp>,
+    ) -> Self {
+        let data = ThreadRegistrationData::new(info, ThreadName::given(name), tid);
+        data.set_registered(None);
+        if let Some(ended_at) = ended_at {
+            data.set_unregistered(ended_at);
+        }
+        Self(Arc::new(data))
+    }
+
+    /// Returns all data of the thread.
+    pub(in crate::threads) fn data(&self) -> &ThreadRegistrationData {
+        &self.0
+    }
+
+    #[doc(alias = "UnlockedConstReaderCRef")]
     pub(crate) fn unlocked_const_reader(&self) -> UnlockedConstReader<'_> {
-        UnlockedConstReader(self)
+        UnlockedConstReader(&self.0)
     }
 
+    #[doc(alias = "UnlockedConstReaderAndAtomicRWRef")]
     pub(crate) fn unlocked_const_reader_and_atomic_rw(&self) -> UnlockedConstReaderAndAtomicRw<'_> {
         UnlockedConstReaderAndAtomicRw(self.unlocked_const_reader())
     }
 
+    #[doc(alias = "UnlockedRWForLockedProfilerRef")]
     pub(crate) fn unlocked_rw_for_locked_profiler(&self) -> UnlockedRwForLockedProfiler<'_> {
         UnlockedRwForLockedProfiler(self.unlocked_const_reader_and_atomic_rw())
     }
 
     /// Returns the accessor of the thread itself. Called only by `OnThreadRef`.
-    pub(crate) fn unlocked_reader_and_atomic_rw_on_thread(
+    pub(in crate::threads) fn unlocked_reader_and_atomic_rw_on_thread(
         &self,
     ) -> UnlockedReaderAndAtomicRwOnThread<'_> {
         UnlockedReaderAndAtomicRwOnThread {
             below: self.unlocked_rw_for_locked_profiler(),
             not_send: PhantomData,
         }
+    }
+
+    /// Returns the number of the registration in this process.
+    pub(crate) fn serial(&self) -> u64 {
+        self.unlocked_const_reader().info().serial
+    }
+
+    /// Returns the thread's id, as [`UnlockedConstReaderAndAtomicRw::tid`].
+    pub(crate) fn tid(&self) -> ThreadId {
+        self.unlocked_const_reader_and_atomic_rw().tid()
+    }
+
+    /// Returns when the thread ended, as [`UnlockedConstReaderAndAtomicRw::unregistered_at`].
+    pub(crate) fn unregistered_at(&self) -> Option<TimeStamp> {
+        self.unlocked_const_reader_and_atomic_rw().unregistered_at()
+    }
+
+    /// Records when a thread was found to have ended that has not registered. Called once.
+    pub(crate) fn set_found_ended(&self, at: TimeStamp) {
+        self.0.set_unregistered(at);
+    }
+
+    /// Returns whether `probe`, which asks about the thread with this id, asks about this thread. A
+    /// thread that started later is another one: this one has ended unnoticed, and the system has given
+    /// its id away.
+    pub(crate) fn is_thread_of(&self, probe: &ThreadProbe) -> bool {
+        let had_tid_at = self.unlocked_const_reader_and_atomic_rw().had_tid_at();
+        // Read before the age: in between, the calling thread may wait long for a processor.
+        let had_tid_for_ns = monotonic_now().since_ns(had_tid_at);
+        let is_old = |age_ns: u64| age_ns.saturating_add(AGE_RESOLUTION_NS) >= had_tid_for_ns;
+        probe.age_ns().is_none_or(is_old)
+    }
+
+    /// Returns whether both refer to the same registration.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -454,7 +539,7 @@ impl UnlockedReaderAndAtomicRwOnThread<'_> {
         let had_tid_at = &self.below.data().had_tid_at;
         had_tid_at.store(monotonic_now().0, Ordering::Relaxed);
         if let Some(slot) = self.slot() {
-            slot.reset_after_fork();
+            slot.state.reset_after_fork();
             slot.unlink_batch();
         }
     }

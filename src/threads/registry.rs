@@ -1,10 +1,13 @@
-//! The registry of all registered threads.
+//! The registry of all registered threads, and what each thread knows of itself.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::capture::{Pool, hold_pool_for_fork};
-use crate::threads::cached_thread_info::clear_cached_thread_info;
-use crate::threads::off_thread_ref::OffThreadRef;
+use crate::platform::{StackBounds, current_stack_bounds, current_thread_id};
+use crate::threads::registration_data::OffThreadRef;
+#[cfg(any(test, fuzzing))]
+use crate::threads::registration_data::ThreadRegistrationInfo;
 use crate::types::{ThreadId, TimeStamp};
 use crate::util::{ExclusiveGuard, Guard, LockRank, NamedRwLock, PsLock};
 
@@ -68,9 +71,12 @@ impl ThreadRegistry {
 
     /// Returns the registered thread with this id.
     pub(crate) fn find(thread: ThreadId) -> Option<OffThreadRef> {
-        let is_it =
-            |live: &&OffThreadRef| live.unlocked_const_reader_and_atomic_rw().tid() == thread;
-        REGISTRY.lock_shared().live.iter().find(is_it).cloned()
+        let registry = REGISTRY.lock_shared();
+        registry
+            .live
+            .iter()
+            .find(|live| live.tid() == thread)
+            .cloned()
     }
 
     /// Replaces the contents of `ids` by the ids of all registered threads, sorted. Returns false if
@@ -81,8 +87,7 @@ impl ThreadRegistry {
         if ids.try_reserve(registry.live.len()).is_err() {
             return false;
         }
-        let id_of = |live: &OffThreadRef| live.unlocked_const_reader_and_atomic_rw().tid();
-        ids.extend(registry.live.iter().map(id_of));
+        ids.extend(registry.live.iter().map(OffThreadRef::tid));
         ids.sort_unstable();
         true
     }
@@ -106,7 +111,8 @@ impl ThreadRegistry {
     /// Keeps only `current`, the calling thread if it is registered, in the child of a fork, where
     /// no other thread exists.
     pub(crate) fn keep_only(current: Option<OffThreadRef>, mut guard: RegistryForkGuard) {
-        clear_cached_thread_info();
+        // Here, the calling thread has another id.
+        CACHED_INFO.set(None);
         let registry = &mut *guard.registry;
         let (kept, gone): (Vec<_>, Vec<_>) = registry
             .live
@@ -129,4 +135,78 @@ pub(crate) struct RegistryForkGuard {
     #[expect(dead_code, reason = "held for its drop")]
     pool: Guard<'static, Pool>,
     registry: ExclusiveGuard<'static, ThreadRegistry>,
+}
+
+/// A thread's id, and the bounds of its stack if the system reports them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CachedThreadInfo {
+    pub(crate) tid: ThreadId,
+    pub(crate) bounds: Option<StackBounds>,
+}
+
+thread_local! {
+    // Initialized at compile time and without a destructor, so that it exists as long as the
+    // thread.
+    static CACHED_INFO: Cell<Option<CachedThreadInfo>> = const { Cell::new(None) };
+}
+
+impl CachedThreadInfo {
+    /// Returns the values of the calling thread. The first call on a thread queries the system,
+    /// which takes some microseconds and allocates.
+    pub(crate) fn current() -> Self {
+        CACHED_INFO.get().unwrap_or_else(|| {
+            let own = Self {
+                tid: current_thread_id(),
+                bounds: current_stack_bounds(),
+            };
+            CACHED_INFO.set(Some(own));
+            own
+        })
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl OffThreadRef {
+    /// Creates a registration with this serial number that no thread made for itself. If `ended_at`
+    /// is given, the registration has ended at that time.
+    pub(crate) fn scripted(
+        serial: u64,
+        name: &str,
+        is_main: bool,
+        ended_at: Option<TimeStamp>,
+    ) -> Self {
+        let info = ThreadRegistrationInfo {
+            serial,
+            is_main,
+            registered_at: TimeStamp::default(),
+        };
+        let registration = Self::of_past_process(info, name.to_owned(), current_thread_id(), None);
+        if let Some(ended_at) = ended_at {
+            let _lock = PsLock::acquire();
+            ThreadRegistry::add(&registration);
+            ThreadRegistry::remove(&registration, ended_at);
+        }
+        registration
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_is_per_thread_and_queried_again_after_clear() {
+        let own = CachedThreadInfo::current();
+        assert_eq!(
+            (own.tid, own.bounds),
+            (current_thread_id(), current_stack_bounds())
+        );
+        let other = std::thread::spawn(CachedThreadInfo::current)
+            .join()
+            .expect("thread");
+        assert_ne!((other.tid, other.bounds), (own.tid, own.bounds));
+        CACHED_INFO.set(Some(other));
+        CACHED_INFO.set(None);
+        assert_eq!(CachedThreadInfo::current().tid, own.tid);
+    }
 }

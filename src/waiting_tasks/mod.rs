@@ -22,7 +22,7 @@
 //!   row. After [`account_all_waits`], they add up to all of it.
 //!
 //! # Read next
-//! `task_wait.rs`, `waits.rs`, then `crate::sampler`'s `waiting_tasks.rs`.
+//! `task_wait.rs`, `waits.rs`, then `crate::sampler`'s `pending_entries.rs`.
 
 mod chain;
 mod recorded_waits;

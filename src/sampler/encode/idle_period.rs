@@ -91,7 +91,7 @@ impl SampleRun {
 #[derive(Debug)]
 pub(crate) struct IdlePeriod {
     /// Value of the thread's CPU clock throughout the idle period.
-    cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
     /// Number of the announced sleep that the thread is in, if it announced one.
     announced: Option<u32>,
     /// Number of the last tick at which the thread was checked although it had announced the sleep.
@@ -114,11 +114,6 @@ impl IdlePeriod {
             unwritten: tick.number + 1,
             known: tick,
         }
-    }
-
-    /// Returns the value of the thread's CPU clock throughout the idle period.
-    pub(crate) fn cpu_ns(&self) -> u64 {
-        self.cpu_ns
     }
 
     pub(crate) fn is_long(&self, tick: Tick) -> bool {

@@ -2,22 +2,22 @@
 //!
 //! A stack that is already in the chunk is written as a number. Of any other stack, only the frames
 //! that differ from the known stacks are written. A sample that repeats the thread's last stack
-//! does not name a stack at all.
+//! does not name a stack at all. The grammar is in `entry_kind.rs`.
 
 use std::cell::RefCell;
-use std::sync::atomic::AtomicU64;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use crate::buffer::{
-    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, Repeats, SampleFields, TickGap,
-    zigzag,
+    ChunkNumber, EntryHead, EntryKind, EntryWriter, FrameTag, LaneHandle, ROOT_NODES, Repeats,
+    SampleFields, TickGap, zigzag,
 };
 use crate::capture::EventLoopState;
 use crate::sampler::encode::idle_period::Tick;
-use crate::sampler::encode::recent_gaps::RecentGaps;
-use crate::sampler::encode::stack_dictionary::{DictionaryEpoch, StackDictionary};
-use crate::sampler::encode::stored_stack::StoredStack;
-use crate::state::SessionCounts;
+use crate::sampler::encode::stored_stack::{NativePlace, StoredFrame, StoredStack};
 use crate::types::{Generation, TimeStamp};
+use crate::util::{NumberMap, pair_key};
 use crate::waiting_tasks::WaitRow;
 
 /// The last stack of a thread, which its samples repeat until it changes, and the dictionary that
@@ -75,7 +75,6 @@ pub(crate) struct SampleWriter<'a> {
     pub(crate) encoder: &'a RefCell<SampleEncoder>,
     pub(crate) session: Generation,
     pub(crate) process_start: TimeStamp,
-    pub(crate) dropped: &'a AtomicU64,
 }
 
 impl SampleWriter<'_> {
@@ -87,13 +86,10 @@ impl SampleWriter<'_> {
         let mut encoder = self.encoder.borrow_mut();
         let last_time = sample.time.plus_ns(sample.repeats.span_ns);
         encoder.latest = encoder.latest.max(last_time);
-        if self.put_with_retries(&mut encoder, |encoder| {
+        let is_put = self.put_with_retries(&mut encoder, |encoder| {
             self.put(encoder, sample, modules, last)
-        }) {
-            return samples;
-        }
-        SessionCounts::add(self.dropped, samples);
-        0
+        });
+        if is_put { samples } else { 0 }
     }
 
     fn put(
@@ -107,7 +103,7 @@ impl SampleWriter<'_> {
         let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
             return false;
         };
-        let epoch = encoder.dictionary.epoch();
+        let epoch = encoder.dictionary.epoch;
         let time_ns = sample.time.since_ns(self.process_start);
         let (kind, stack) = match last.written_in == Some(epoch) {
             true => (EntryKind::Same, None),
@@ -122,7 +118,7 @@ impl SampleWriter<'_> {
         };
         let fields = SampleFields {
             thread: sample.thread,
-            distance_ns: encoder.dictionary.time_distance(time_ns),
+            distance_ns: time_ns.wrapping_sub(encoder.dictionary.last_time_ns) as i64,
             cpu_delta_ns: sample.cpu_delta_ns,
             event,
             repeats: sample.repeats,
@@ -130,7 +126,7 @@ impl SampleWriter<'_> {
         };
         let is_put = self.put_with_stack(encoder, chunk, &fields.entry(kind), stack);
         if is_put {
-            encoder.dictionary.set_last_time(time_ns);
+            encoder.dictionary.last_time_ns = time_ns;
             last.written_in = Some(epoch);
         }
         is_put
@@ -252,7 +248,7 @@ impl SampleWriter<'_> {
             tick: after.number,
         });
         // Otherwise, the next chunk gets it before its first sample.
-        if let Some(chunk) = encoder.dictionary.any_chunk() {
+        if let Some((chunk, _)) = encoder.dictionary.described {
             self.put_gaps(&mut encoder, chunk);
         }
     }
@@ -279,6 +275,244 @@ impl SampleWriter<'_> {
     }
 }
 
+/// Identifies one filling of the dictionary. Numbers from one filling mean nothing in another.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct DictionaryEpoch(u64);
+
+/// The frames and stacks that the current chunk of samples already contains. The reader of the chunk
+/// rebuilds the same tables from the entries (`crate::stream::decode::chunk_stacks`). They are reused
+/// from chunk to chunk to keep their memory.
+#[derive(Debug, Default)]
+struct StackDictionary {
+    /// The chunk that the dictionary describes, and the number of its module list. `None` before
+    /// the first chunk and when the chunk is full.
+    described: Option<(ChunkNumber, u64)>,
+    epoch: DictionaryEpoch,
+    /// Time of the previous sample, in ns since the process began.
+    last_time_ns: u64,
+    native: NumberMap<u32>,
+    /// Labels by the hash of their encoding: their number, and the range of the encoding in
+    /// `label_codes`. If two have the same hash, only the first is known.
+    labels: NumberMap<(u32, Range<usize>)>,
+    label_codes: Vec<u8>,
+    frames: u32,
+    /// Nodes by their parent node and the number of their frame.
+    nodes: NumberMap<u32>,
+    /// For each node, the address of the nearest native frame in its stack.
+    addresses: Vec<u64>,
+}
+
+impl StackDictionary {
+    /// Returns the chunk that the dictionary describes, if it uses this module list.
+    fn chunk(&self, modules: u64) -> Option<ChunkNumber> {
+        let described = self.described.filter(|(_, list)| *list == modules);
+        described.map(|(chunk, _)| chunk)
+    }
+
+    /// Detaches the dictionary from its chunk.
+    fn forget(&mut self) {
+        self.described = None;
+    }
+
+    /// Restarts the dictionary for a chunk that contains none of its stacks.
+    fn begin(&mut self, chunk: ChunkNumber, modules: u64) {
+        self.described = Some((chunk, modules));
+        self.epoch = DictionaryEpoch(self.epoch.0 + 1);
+        self.last_time_ns = 0;
+        self.native.clear();
+        self.labels.clear();
+        self.label_codes.clear();
+        self.frames = 0;
+        self.nodes.clear();
+        self.addresses.clear();
+        self.addresses.resize(ROOT_NODES as usize, 0);
+    }
+
+    /// Writes a stack as the difference from the known stacks, and adds it to them. Returns false,
+    /// and writes nothing, if memory is lacking.
+    #[must_use]
+    fn write(&mut self, stack: &StoredStack, out: &mut EntryWriter) -> bool {
+        let mut node = stack.root();
+        let mut rest = stack.frames();
+        while let Some((&frame, after)) = rest.split_first()
+            && let Some(frame) = self.known(stack, frame)
+            && let Some(&next) = self.nodes.get(&pair_key(node, frame))
+        {
+            (node, rest) = (next, after);
+        }
+        if !self.try_reserve(rest, out) {
+            return false;
+        }
+        out.number(node.into()).number(rest.len() as u64);
+        for &frame in rest {
+            let before = self.addresses[node as usize];
+            let address = match frame {
+                StoredFrame::Native { address, .. } => address,
+                StoredFrame::Label { .. } => before,
+            };
+            let number = match self.known(stack, frame) {
+                Some(number) => {
+                    out.number(FrameTag::Known.join(number.into()));
+                    number
+                }
+                None => self.define(stack, frame, before, out),
+            };
+            let next = self.addresses.len() as u32;
+            self.addresses.push(address);
+            self.nodes.insert(pair_key(node, number), next);
+            node = next;
+        }
+        true
+    }
+
+    /// Makes space for a stack's unknown frames, in the tables and in `out`. Returns false if
+    /// memory is lacking.
+    fn try_reserve(&mut self, frames: &[StoredFrame], out: &mut EntryWriter) -> bool {
+        let label_lengths = frames.iter().filter_map(|frame| match frame {
+            StoredFrame::Native { .. } => None,
+            StoredFrame::Label { start, end } => Some((end - start) as usize),
+        });
+        let (labels, code_bytes) = label_lengths.fold((0, 0), |(labels, bytes), length| {
+            (labels + 1, bytes + length)
+        });
+        // A waiting frame takes two numbers.
+        out.try_reserve(3 + frames.len(), code_bytes)
+            && self.native.try_reserve(frames.len() - labels).is_ok()
+            && self.labels.try_reserve(labels).is_ok()
+            && self.label_codes.try_reserve(code_bytes).is_ok()
+            && self.nodes.try_reserve(frames.len()).is_ok()
+            && self.addresses.try_reserve(frames.len()).is_ok()
+    }
+
+    fn known(&self, stack: &StoredStack, frame: StoredFrame) -> Option<u32> {
+        match frame {
+            StoredFrame::Native { address, place } => {
+                self.native.get(&native_key(address, place)).copied()
+            }
+            StoredFrame::Label { start, end } => {
+                let code = stack.label(start, end);
+                let (number, range) = self.labels.get(&hash_of(code))?;
+                (self.label_codes[range.clone()] == *code).then_some(*number)
+            }
+        }
+    }
+
+    /// Writes a frame that is not known yet, and returns its number.
+    fn define(
+        &mut self,
+        stack: &StoredStack,
+        frame: StoredFrame,
+        before: u64,
+        out: &mut EntryWriter,
+    ) -> u32 {
+        let number = self.frames;
+        self.frames += 1;
+        match frame {
+            StoredFrame::Native { address, place } => {
+                let distance = zigzag(address.wrapping_sub(before) as i64);
+                // The tag takes two bits. Addresses of programs leave more than two bits unused.
+                let rest = distance & (u64::MAX >> 2);
+                match place {
+                    NativePlace::Return => out.number(FrameTag::Return.join(rest)),
+                    NativePlace::Innermost => out.number(FrameTag::Innermost.join(rest)),
+                    NativePlace::Waiting(wait) => {
+                        let tag = FrameTag::WAITING + u64::from(wait.to_byte());
+                        out.number(FrameTag::Label.join(tag)).number(distance)
+                    }
+                };
+                self.native.insert(native_key(address, place), number);
+            }
+            StoredFrame::Label { start, end } => {
+                let code = stack.label(start, end);
+                out.raw(code);
+                let start = self.label_codes.len();
+                self.label_codes.extend_from_slice(code);
+                let range = start..self.label_codes.len();
+                self.labels.entry(hash_of(code)).or_insert((number, range));
+            }
+        }
+        number
+    }
+}
+
+/// Returns the key of a native frame. The addresses of programs leave the upper bits unused.
+fn native_key(address: u64, place: NativePlace) -> u64 {
+    let rest = match place {
+        NativePlace::Return => 0,
+        NativePlace::Innermost => 1,
+        NativePlace::Waiting(wait) => 1 | (u64::from(wait.to_byte()) + 1) << 60,
+    };
+    address << 1 | rest
+}
+
+/// Hashes with the standard library's hasher, because an attacker may choose the application's
+/// texts.
+fn hash_of(code: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    code.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Maximum number of gaps: about 1 KiB in each chunk. If a program has more of them within a run,
+/// the oldest ones are unknown in later chunks.
+const MAX_GAPS: usize = 64;
+/// Maximum age of a gap when another one begins, in ns: longer than any run, as long as the sampler can
+/// look at every idle thread now and then.
+const MAX_AGE_NS: u64 = 600_000_000_000;
+/// Maximum length of the entry of a gap, in bytes.
+const MAX_ENTRY_BYTES: usize = 32;
+
+/// The latest gaps between the sampler's ticks, in order of time, which each chunk of samples repeats.
+///
+/// A run of idle samples is written a minute or more after it begins. The chunk that was current at a
+/// gap within the run may have been destroyed before the run is read, and the run would have rows in
+/// the gap.
+#[derive(Debug, Default)]
+struct RecentGaps {
+    gaps: VecDeque<TickGap>,
+    /// The chunk that has all gaps except the latest ones, whose number is `unwritten`.
+    written_in: Option<ChunkNumber>,
+    unwritten: usize,
+}
+
+impl RecentGaps {
+    /// Adds a gap, which no chunk has yet. Forgets gaps that are too old, and the oldest gap if
+    /// there are too many.
+    fn add(&mut self, gap: TickGap) {
+        // During the gap itself, no run was written.
+        let earliest_ns = gap.before_ns.saturating_sub(MAX_AGE_NS);
+        while self.gaps.len() == MAX_GAPS
+            || (self.gaps.front()).is_some_and(|old| old.time_ns < earliest_ns)
+        {
+            self.gaps.pop_front();
+        }
+        // Without memory, the reader takes the ticks as even.
+        if self.gaps.try_reserve(1).is_ok() {
+            self.gaps.push_back(gap);
+            self.unwritten += 1;
+        }
+    }
+
+    /// Returns the gaps that the chunk does not have.
+    fn missing_in(&self, chunk: ChunkNumber) -> impl Iterator<Item = &TickGap> {
+        let known = match self.written_in == Some(chunk) {
+            true => self.gaps.len().saturating_sub(self.unwritten),
+            false => 0,
+        };
+        self.gaps.range(known..)
+    }
+
+    /// Notes that the chunk has all gaps.
+    fn set_written(&mut self, chunk: ChunkNumber) {
+        (self.written_in, self.unwritten) = (Some(chunk), 0);
+    }
+
+    /// Returns how many bytes all gaps take in a chunk, at most.
+    fn bytes(&self) -> usize {
+        self.gaps.len() * MAX_ENTRY_BYTES
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,7 +528,6 @@ mod tests {
         buffer: &'static ChunkedBuffer,
         lane: LaneHandle<'static>,
         encoder: RefCell<SampleEncoder>,
-        dropped: AtomicU64,
     }
 
     impl TestWriter {
@@ -305,7 +538,6 @@ mod tests {
                 buffer,
                 lane,
                 encoder: RefCell::default(),
-                dropped: AtomicU64::new(0),
             }
         }
 
@@ -315,7 +547,6 @@ mod tests {
                 encoder: &self.encoder,
                 session: SESSION,
                 process_start: TimeStamp(0),
-                dropped: &self.dropped,
             }
         }
 
@@ -481,5 +712,54 @@ mod tests {
             complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)),
             "{complete_since:?}"
         );
+    }
+
+    fn gap(number: u64, time: u64) -> TickGap {
+        TickGap {
+            time_ns: time,
+            before_ns: time - 1,
+            tick: number,
+        }
+    }
+
+    fn numbers(gaps: &RecentGaps) -> Vec<u64> {
+        gaps.gaps.iter().map(|gap| gap.tick).collect()
+    }
+
+    #[test]
+    fn old_gaps_are_forgotten() {
+        let mut gaps = RecentGaps::default();
+        (1..=200).for_each(|number| gaps.add(gap(number, number * 10)));
+        assert_eq!(numbers(&gaps), (137..=200).collect::<Vec<_>>());
+        // A gap of an hour does not age the others.
+        let mut long = gap(201, 6 * MAX_AGE_NS);
+        long.before_ns = 2001;
+        gaps.add(long);
+        assert_eq!(numbers(&gaps), (138..=201).collect::<Vec<_>>());
+        gaps.add(gap(202, 7 * MAX_AGE_NS));
+        assert_eq!(numbers(&gaps), [201, 202]);
+    }
+
+    #[test]
+    fn chunk_gets_the_gaps_that_it_does_not_have() {
+        let mut gaps = RecentGaps::default();
+        let chunks = [ChunkNumber(1), ChunkNumber(2)];
+        let missing = |gaps: &RecentGaps| {
+            chunks.map(|chunk| gaps.missing_in(chunk).collect::<Vec<_>>().len())
+        };
+        gaps.add(gap(1, 10));
+        assert_eq!(missing(&gaps), [1, 1]);
+        gaps.set_written(chunks[0]);
+        assert_eq!(missing(&gaps), [0, 1]);
+        gaps.add(gap(2, 20));
+        assert_eq!(missing(&gaps), [1, 2]);
+        gaps.set_written(chunks[1]);
+        assert_eq!(missing(&gaps), [2, 0]);
+    }
+
+    #[test]
+    fn entry_is_no_longer_than_its_maximum() {
+        let entry = gap(u64::MAX, u64::MAX).entry();
+        assert!(entry.bytes().len() < MAX_ENTRY_BYTES);
     }
 }

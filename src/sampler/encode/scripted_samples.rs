@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
 
 use crate::buffer::{ChunkedBuffer, LaneHandle, Repeats};
 use crate::sampler::encode::sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
@@ -33,7 +32,6 @@ pub(crate) struct SampleScript<'a> {
     process_start: TimeStamp,
     encoder: RefCell<SampleEncoder>,
     last_stacks: HashMap<u64, LastStack>,
-    dropped: AtomicU64,
 }
 
 impl<'a> SampleScript<'a> {
@@ -48,7 +46,6 @@ impl<'a> SampleScript<'a> {
             process_start,
             encoder: RefCell::default(),
             last_stacks: HashMap::new(),
-            dropped: AtomicU64::new(0),
         }
     }
 
@@ -97,7 +94,6 @@ impl<'a> SampleScript<'a> {
             encoder: &self.encoder,
             session: self.session,
             process_start: self.process_start,
-            dropped: &self.dropped,
         }
     }
 

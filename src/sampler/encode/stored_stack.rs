@@ -1,5 +1,5 @@
-//! A merged stack with encoded labels. It is made from a capture and kept until the thread has a
-//! different stack.
+//! Step 8 of 12: native frames and labels are merged into one stack, ordered by stack address, and the
+//! labels are encoded. The stack is kept until the thread has a different one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,12 +7,66 @@ use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
 use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::capture::{CapturedView, EventLoopState};
 use crate::labels::{ContextWords, MAX_CONTEXT_LABELS};
-use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
 use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
 use crate::types::{FrameFlags, NoStack, OTHER_CATEGORY, StackAddress, Wait};
-use crate::unwind::NativeStack;
+use crate::unwind::{NativeFrame, NativeStack};
 use crate::waiting_tasks::StackNames;
+
+/// A frame of a merged stack: an index into the native frames or into the labels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MergedFrame {
+    Native(usize),
+    Label(usize),
+}
+
+/// Merges native frames and labels into `out`, oldest frame first. `native` is innermost first,
+/// `labels` are oldest first.
+///
+/// The address of a label is the stack pointer at its push. It lies in the frame of the function
+/// that pushed the label: at or above that function's stack pointer, below its caller's. So a label
+/// goes between the two frames, as in Gecko.
+///
+/// Some labels have no matching frame, because the stack is truncated or because the application
+/// moved the label's guard to another function. Such labels keep their order. The innermost native
+/// frame stays innermost, because the time was spent there.
+///
+/// Script frames are merged like labels. Their address comes from their own push, or from the
+/// interpreter's hooks, which may give the same address to several frames in a row.
+#[doc(alias = "MergeStacks")]
+pub(crate) fn merge_stacks(
+    native: &[NativeFrame],
+    labels: impl Iterator<Item = StackAddress>,
+    out: &mut Vec<MergedFrame>,
+) {
+    out.clear();
+    let mut labels = labels.enumerate().peekable();
+    for (index, frame) in native.iter().enumerate().rev() {
+        let innermost = index == 0;
+        while let Some((label, _)) =
+            labels.next_if(|(_, address)| innermost || *address >= frame.stack_address)
+        {
+            out.push(MergedFrame::Label(label));
+        }
+        out.push(MergedFrame::Native(index));
+    }
+    out.extend(labels.map(|(label, _)| MergedFrame::Label(label)));
+}
+
+/// Returns one of the labels of a capture.
+pub(crate) fn label_of<'v>(view: &'v CapturedView<'_>, index: usize) -> BacktraceLabel<'v> {
+    let label = &view.labels()[index];
+    let (text, dynamic) = view.texts_of(label);
+    BacktraceLabel {
+        stack_address: label.stack_address,
+        text,
+        dynamic,
+        script: label.script(),
+        category: label.category,
+        subcategory: label.subcategory,
+        flags: label.flags,
+    }
+}
 
 /// What the address of a native frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -131,17 +185,13 @@ impl StoredStack {
         let has_memory = self.frames.try_reserve(other.frames.len()).is_ok()
             && self.labels.try_reserve(0, label_bytes);
         if has_memory {
-            self.copy_from(other);
+            self.frames.clone_from(&other.frames);
+            self.labels.raw(other.labels.bytes());
+            self.head = other.head;
         } else {
             self.head.is_truncated = true;
         }
         has_memory
-    }
-
-    fn copy_from(&mut self, other: &Self) {
-        self.frames.clone_from(&other.frames);
-        self.labels.clear().raw(other.labels.bytes());
-        self.head = other.head;
     }
 
     /// Makes this a stack without frames.
@@ -168,25 +218,10 @@ impl StoredStack {
         self.head.is_truncated = native.truncated;
         self.head.is_of_other_stack = header.on_other_stack;
         self.head.is_too_deep = native.truncated && header.stack_left_out();
-        let labels: &[_] = view.labels();
-        let addresses = labels
-            .iter()
-            .map(|label| -> StackAddress { label.stack_address });
+        let addresses = view.labels().iter().map(|label| label.stack_address);
         merge_stacks(&native.frames, addresses, merged);
-        let label = |index| {
-            let label = &labels[index];
-            let (text, dynamic) = view.texts_of(label);
-            BacktraceLabel {
-                stack_address: label.stack_address,
-                text,
-                dynamic,
-                script: label.script(),
-                category: label.category,
-                subcategory: label.subcategory,
-                flags: label.flags,
-            }
-        };
         let left_out = header.labels_left_out;
+        let label = |index| label_of(view, index);
         self.add_merged(native, merged, left_out, has_scripts, label);
         self.add_context(header.context);
     }
@@ -204,7 +239,7 @@ impl StoredStack {
         let labels: Vec<_> = backtrace.labels().collect();
         let addresses = labels.iter().map(|label| label.stack_address);
         merge_stacks(&native.frames, addresses, merged);
-        let left_out = backtrace.labels_left_out();
+        let left_out = backtrace.head.labels_left_out;
         self.add_merged(native, merged, left_out, has_scripts, |index| labels[index]);
     }
 
@@ -395,12 +430,65 @@ impl StoredStack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::CodeAddress;
+
+    fn merged(native: &[u64], labels: &[u64]) -> String {
+        let native: Vec<NativeFrame> = native
+            .iter()
+            .map(|&sp| NativeFrame {
+                address: CodeAddress::new(sp),
+                stack_address: StackAddress(sp),
+            })
+            .collect();
+        let mut out = Vec::new();
+        merge_stacks(&native, labels.iter().map(|&sp| StackAddress(sp)), &mut out);
+        let name = |frame: &MergedFrame| match frame {
+            MergedFrame::Native(index) => format!("n{index}"),
+            MergedFrame::Label(index) => format!("l{index}"),
+        };
+        out.iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn label_is_placed_before_the_frame_that_pushed_it() {
+        assert_eq!(merged(&[100, 200, 300], &[]), "n2 n1 n0");
+        assert_eq!(merged(&[100, 200, 300], &[200]), "n2 l0 n1 n0");
+        assert_eq!(
+            merged(&[100, 200, 300], &[250, 240, 100]),
+            "n2 l0 l1 n1 l2 n0"
+        );
+        assert_eq!(merged(&[100, 200, 300], &[400]), "l0 n2 n1 n0");
+    }
+
+    #[test]
+    fn script_frames_are_placed_where_the_interpreter_was_entered() {
+        // One interpreter call for each script frame, then one call for a run of three, whose hooks
+        // gave all of them the same address.
+        assert_eq!(merged(&[100, 200, 300], &[310, 210]), "l0 n2 l1 n1 n0");
+        assert_eq!(
+            merged(&[100, 200, 300], &[250, 250, 250]),
+            "n2 l0 l1 l2 n1 n0"
+        );
+        // A call into the application, which enters the interpreter again.
+        assert_eq!(
+            merged(&[100, 200, 300, 400], &[350, 350, 260, 150, 150]),
+            "n3 l0 l1 n2 l2 n1 l3 l4 n0"
+        );
+    }
+
+    #[test]
+    fn innermost_native_frame_stays_innermost_and_labels_keep_their_order() {
+        assert_eq!(merged(&[100, 200], &[50]), "n1 l0 n0");
+        assert_eq!(merged(&[100, 200], &[50, 300]), "n1 l0 l1 n0");
+        assert_eq!(merged(&[], &[50, 40]), "l0 l1");
+        assert_eq!(merged(&[], &[]), "");
+    }
 
     #[test]
     fn stacks_with_equal_frames_and_roots_are_the_same() {
         let stack = StoredStack::of_addresses(&[1, 2]);
         let mut other = StoredStack::default();
-        other.copy_from(&stack);
+        assert!(other.try_copy_from(&stack));
         other.head.event_loop = EventLoopState::Idle;
         assert!(stack.is_same(&other), "the event loop does not matter");
         other.head.is_truncated = true;

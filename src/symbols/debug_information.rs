@@ -21,11 +21,11 @@ use object::{
 
 use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
 use crate::symbols::demangle::demangled;
-use crate::symbols::module_files::SymbolFile;
+use crate::symbols::module_files::{ObjectFile, SymbolFile};
 use crate::symbols::names::{AddressName, FrameName};
-use crate::symbols::object_file::ObjectFile;
-use crate::symbols::plt_names::PltNames;
-use crate::symbols::public_names::{PublicNames, is_reserved, merge_function_inlined_into_itself};
+use crate::symbols::symbol_tables::{
+    PltNames, PublicNames, is_reserved, merge_function_inlined_into_itself,
+};
 
 pub(super) type Reader<'a> = EndianSlice<'a, NativeEndian>;
 /// The content of a section. One that is compressed in the file is decompressed.

@@ -15,8 +15,7 @@ use crate::platform::{
     spawn_profiler_thread, with_signals_blocked,
 };
 use crate::symbols::module_files::ModuleFiles;
-use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames};
-use crate::symbols::module_symbols::ModuleSymbols;
+use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames, ModuleSymbols};
 use crate::unwind::LoadedModule;
 
 /// Maximum number of modules that are open.

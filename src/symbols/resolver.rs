@@ -1,20 +1,38 @@
-//! Looks up addresses in the files of their modules.
+//! Looks up addresses in the files of their modules, and asks the `backtrace` crate for those without a
+//! name there.
+//!
+//! The `backtrace` crate opens a module by the path that the loader reports, whatever its length. It
+//! follows the links to separate debug information that a stripped file contains.
+//!
+//! The crate lists the modules on its first use in the process and keeps that list. After a module
+//! was unloaded, an address may lie in a module that took its place, and the crate would look it up
+//! in the wrong file. So the crate is asked only in a process that has never unloaded a module:
+//! there its list may lack modules, but contains no wrong one.
+//!
+//! The crate has a lock, which the application's own backtraces take, too. A fork does not wait for
+//! it, so the child may find it held for ever, by a thread that exists only in the parent. For that
+//! reason the crate is not asked in the child. The crate holds its lock while it lists the modules.
+//! A thread of the application may hold the loader's lock during that time, and ask for a profile.
+//! That thread waits for the list only for a limited time.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::platform::{ModuleImage, is_memory_available, share_jobs};
-use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by_backtrace};
-use crate::symbols::mapped_symbols::MappedSymbols;
+use crate::platform::{ModuleChanges, ModuleImage, is_memory_available, module_changes, share_jobs};
+use crate::symbols::demangle::demangled;
 use crate::symbols::module_files::UnreadFile;
 use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames};
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
 use crate::symbols::open_modules::OpenModules;
+use crate::symbols::symbol_tables::MappedSymbols;
 use crate::types::Symbolicate;
 use crate::unwind::{CallFrames, LoadedModule, NamedCode, module_at};
-use crate::util::{ProgressCounter, ProgressLocation, ProgressLogger, SharedSort};
+use crate::util::{ProgressCounter, ProgressLocation, ProgressLogger, SharedSort, is_forked_child};
 
 /// Name of a signal trampoline without a symbol. The C library's is one, if its file is stripped.
 const SIGNAL_TRAMPOLINE: &str = "signal trampoline";
@@ -211,6 +229,86 @@ enum NameSource {
     Named(FrameName),
     /// The files of the module with this index.
     ModuleFile(usize),
+}
+
+/// Maximum time that a thread waits while another one has the crate list the modules.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Time between two checks of a waiting thread.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Returns whether the crate may be asked: no module was ever unloaded, the process is not the
+/// child of a fork, and the crate has its list of modules.
+fn may_use_backtrace() -> bool {
+    let (_, unloaded) = module_changes().since(ModuleChanges::default());
+    unloaded == 0 && !is_forked_child() && has_listed_modules()
+}
+
+/// Has the crate list the modules, on the first call. Returns false if another thread has begun
+/// that and does not get the loader's lock.
+fn has_listed_modules() -> bool {
+    const NOT_YET: u8 = 0;
+    const BEGUN: u8 = 1;
+    const DONE: u8 = 2;
+    static STAGE: AtomicU8 = AtomicU8::new(NOT_YET);
+    let begun = STAGE.compare_exchange(NOT_YET, BEGUN, Ordering::Acquire, Ordering::Acquire);
+    if begun.is_ok() {
+        // No module has this address.
+        backtrace::resolve(ptr::without_provenance_mut(1), |_| ());
+        STAGE.store(DONE, Ordering::Release);
+        return true;
+    }
+    let end = Instant::now() + MAX_WAIT;
+    while STAGE.load(Ordering::Acquire) == BEGUN && Instant::now() < end {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    STAGE.load(Ordering::Acquire) == DONE
+}
+
+/// Returns the functions at an address within an instruction, the innermost inlined one first.
+fn names_by_backtrace(address: u64) -> Vec<FrameName> {
+    let mut names = Vec::new();
+    // The crate expects a return address, and subtracts one byte.
+    let return_address = ptr::without_provenance_mut(address as usize + 1);
+    backtrace::resolve(return_address, |symbol| {
+        if let Some(name) = symbol.name() {
+            names.push(FrameName {
+                function: demangled(&String::from_utf8_lossy(name.as_bytes())),
+                file: symbol
+                    .filename()
+                    .map(|path| path.to_string_lossy().into_owned()),
+                line: symbol.lineno(),
+                column: symbol.colno(),
+            });
+        }
+    });
+    names
+}
+
+/// Frees the debug information that `backtrace` keeps.
+fn free_backtrace_files() {
+    backtrace::clear_symbol_cache();
+}
+
+/// Returns the functions at each of these code addresses, the innermost inlined one first. An
+/// address without a name is absent. For `cargo peers symbolicate`, without a session.
+///
+/// Lists the modules and reads their files, as a profile does that is saved for the first time.
+#[cfg(feature = "unwind_benchmark")]
+pub fn resolve_addresses(addresses: &[u64], symbolicate: Symbolicate) -> Vec<(u64, Vec<String>)> {
+    let mut table = crate::unwind::ModuleTable::default();
+    table.refresh();
+    let modules = table.all();
+    let sampled = addresses.iter().map(|&address| SampledAddress {
+        address: crate::types::CodeAddress::new(address),
+        is_return_address: false,
+    });
+    let names = CodeAddressService::new(&modules, &NamedCode::default(), symbolicate)
+        .resolve(sampled.collect());
+    let functions_of = |(address, name): (SampledAddress, AddressName)| {
+        let functions = name.functions.into_iter().map(|name| name.function);
+        (address.address.get(), functions.collect())
+    };
+    names.into_iter().map(functions_of).collect()
 }
 
 #[cfg(test)]

@@ -6,17 +6,18 @@ use gimli::UnwindContext;
 
 use crate::platform::{ModuleImage, Registers};
 use crate::types::{CodeAddress, StackAddress, TimeStamp};
-use crate::unwind::cfi::{CallFrames, Caller, NoCaller};
-use crate::unwind::cfi::{CodeShape, Rule};
-use crate::unwind::cfi::{RuleCache, RuleKey};
-use crate::unwind::frame_pointer::{CallProof, call_with_result_at, direct_callees, follow_frame};
-use crate::unwind::frame_pointer::{has_fixed_frame, shape_in_function, shape_in_generated};
-use crate::unwind::generated::CodeMap;
-use crate::unwind::generated::KnownCode;
-use crate::unwind::modules::FunctionBounds;
-use crate::unwind::modules::ModuleTable;
+use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
+use crate::unwind::code_map::CodeMap;
+use crate::unwind::frame_pointer::{
+    CallProof, call_with_result_at, direct_callees, follow_frame, has_fixed_frame,
+    shape_in_function, shape_in_generated,
+};
+use crate::unwind::function_bounds::FunctionBounds;
+use crate::unwind::generated_code::KnownCode;
+use crate::unwind::module_table::ModuleTable;
 use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 use crate::unwind::register_file::RegisterFile;
+use crate::unwind::rules::{CodeShape, Rule, RuleCache, RuleKey};
 
 /// Maximum number of frames; a deeper stack is truncated at its older end.
 pub(crate) const MAX_FRAMES: usize = 16 << 10;
@@ -126,8 +127,7 @@ impl Unwinder {
     /// Returns the size in memory of the code that `/tmp/perf-PID.map` lists, and how much of the
     /// file is left out, in bytes.
     pub(crate) fn perf_map_bytes(&self) -> (u64, u64) {
-        let perf_map = self.code.perf_map();
-        (perf_map.code_bytes(), perf_map.left_out_bytes())
+        self.code.perf_map_bytes()
     }
 
     /// Checks for module changes before a capture made at `time` is unwound, unless a check took

@@ -1,6 +1,6 @@
 //! Decodes the few x86_64 instructions that locate a frame.
 
-use crate::unwind::frame_pointer::instructions::{Call, Prologue};
+use crate::unwind::frame_pointer::{Call, Prologue};
 
 /// Maximum number of bytes needed to recognize a call instruction.
 pub(crate) const MAX_CALL_BYTES: usize = 7;

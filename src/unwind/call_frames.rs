@@ -13,12 +13,12 @@ use gimli::{
 };
 
 use crate::platform::ModuleImage;
-use crate::unwind::cfi::rule::{FrameOffsets, Rule};
 use crate::unwind::native_stack::StackCopy;
 use crate::unwind::register_file::{
     EXCEPTION_DATA, FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP,
     strip_pointer_signature,
 };
+use crate::unwind::rules::{FrameOffsets, Rule};
 
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
 type Row = UnwindTableRow<usize>;

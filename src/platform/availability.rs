@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::platform::cpu_frequency::CpuFrequencies;
 use crate::platform::power::find_energy_counters;
 use crate::platform::sysfs::SYS_FOLDER;
-use crate::platform::thread::on_own_descriptors;
+use crate::platform::thread::own_descriptors::on_own_descriptors;
 use crate::types::{Features, UnavailableFeature};
 
 /// Returns those of the features that this machine has no data for, with the reasons. Only `power`
@@ -35,8 +35,8 @@ fn lacking_in(features: Features, sys: &Path) -> Vec<UnavailableFeature> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::platform::sysfs::TestTree;
+    use super::*;
 
     #[test]
     fn only_chosen_features_that_the_machine_lacks_are_returned() {

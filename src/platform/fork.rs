@@ -7,7 +7,7 @@ use once_cell::race::OnceBox;
 
 use crate::platform::identity::note_process;
 use crate::platform::procfs::has_forked;
-use crate::platform::signal::forget_control_pipe_in_child;
+use crate::platform::signal::control_pipe::forget_control_pipe_in_child;
 use crate::util::{LocksInChild, is_forked_child, note_forked_child};
 
 /// Functions to run around a `fork`. All three run on the thread that forks.
@@ -100,9 +100,9 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, Pid, alarm, fork};
 
-    use super::*;
     use crate::platform::current_thread_id;
     use crate::util::{ForkSafe, prepare_to_wait};
+    use super::*;
 
     type Mutex = parking_lot::lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, ()>;
     type RwLock = parking_lot::lock_api::RwLock<ForkSafe<parking_lot::RawRwLock>, ()>;

@@ -8,7 +8,7 @@ use crate::platform::{ModuleImage, Registers};
 use crate::types::{CodeAddress, StackAddress, TimeStamp};
 use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
 use crate::unwind::code_map::CodeMap;
-use crate::unwind::frame_pointer::{
+use crate::unwind::frame_pointer::walk::{
     CallProof, call_with_result_at, direct_callees, follow_frame, has_fixed_frame,
     shape_in_function, shape_in_generated,
 };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::platform::clock::monotonic_now;
+use crate::platform::clock::system_clock::monotonic_now;
 use crate::platform::memory::mapping::is_mappable;
 use crate::platform::shared_file::read_text;
 use crate::types::TimeStamp;
@@ -138,8 +138,8 @@ fn number_after(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::platform::test_library::TestFolder;
+    use super::*;
 
     fn folders(mounts: &str, groups: &str) -> Vec<String> {
         let folders = group_folders(&group_mounts(mounts), groups);

@@ -19,7 +19,7 @@
 //!   process that opened the pipe.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -506,8 +506,8 @@ pub(crate) fn forget_control_pipe_in_child() {
 
 #[cfg(test)]
 mod tests {
-    use super::ControlRequest::{Dump, End, Start, Stop};
     use super::*;
+    use super::ControlRequest::{Dump, End, Start, Stop};
 
     #[test]
     fn head_of_the_handler_leads_to_the_previous_handler() {

@@ -35,9 +35,9 @@ use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler};
 use nix::unistd::getuid;
 
-use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
+use crate::platform::clock::system_clock::{current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::platform::identity::{note_process, process_number_in_handler, signals_to_block};
-use crate::platform::memory::bind_guarded_reads;
+use crate::platform::memory::guarded_memory::bind_guarded_reads;
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::other_copy::{self, SAMPLING};
 use crate::types::{ProcessId, StartError, ThreadId, signal_name};

@@ -13,7 +13,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
-use crate::platform::clock::{current_thread_cpu_ns_in_handler, process_cpu_ns};
+use crate::platform::clock::system_clock::{current_thread_cpu_ns_in_handler, process_cpu_ns};
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::read_text;
 use crate::platform::system_info::kernel_is_at_least;

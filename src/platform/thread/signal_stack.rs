@@ -18,7 +18,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use crate::platform::identity::{
     current_process_id, current_thread_id, is_main_thread, thread_has_ended,
 };
-use crate::platform::memory::LazyRegion;
+use crate::platform::memory::mapping::LazyRegion;
 use crate::types::{ProcessId, ThreadId};
 
 /// Size, in bytes, of the stack for a thread without one. It has space for a handler of the

@@ -3,12 +3,7 @@
 #[cfg_attr(target_arch = "x86_64", path = "machine_code_x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "machine_code_aarch64.rs")]
 mod machine_code_arch;
-mod walk;
-
-pub(crate) use walk::{
-    CallProof, call_with_result_at, direct_callees, follow_frame, has_fixed_frame,
-    shape_in_function, shape_in_generated,
-};
+pub(super) mod walk;
 
 /// A call instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -109,7 +109,7 @@ impl BlockedAt {
 /// followed by the stack pointer and the program counter.
 pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let line_text = std::str::from_utf8(line).ok()?.trim_end();
-    let number = call_number(line_text);
+    let number = call_number(line);
     let mut fields = line_text.rsplit(' ');
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
@@ -133,8 +133,9 @@ pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
 }
 
 /// Returns the number of the system call that a `syscall` file begins with.
-fn call_number(text: &str) -> Option<libc::c_long> {
-    text.split(' ').next()?.parse().ok()
+fn call_number(line: &[u8]) -> Option<libc::c_long> {
+    let number = line.split(|&byte| byte == b' ').next()?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -208,9 +209,9 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
     }
 }
 
-/// Returns whether a thread that is blocked in this system call may wait for a pipe, a terminal or
-/// a connection, or for a disk.
-fn is_read_or_write(number: libc::c_long) -> bool {
+/// Returns whether a `syscall` file says that the thread is in a call that reads or writes any kind
+/// of file: it may wait for a pipe, a terminal or a connection, or for a disk.
+pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
     const CALLS: [libc::c_long; 6] = [
         libc::SYS_read,
         libc::SYS_readv,
@@ -219,20 +220,12 @@ fn is_read_or_write(number: libc::c_long) -> bool {
         libc::SYS_write,
         libc::SYS_writev,
     ];
-    CALLS.contains(&number)
-}
-
-/// Returns whether a `syscall` file says that the thread is in a call that reads or writes any kind
-/// of file.
-pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
-    let text = std::str::from_utf8(line).unwrap_or_default();
-    call_number(text).is_some_and(is_read_or_write)
+    call_number(line).is_some_and(|number| CALLS.contains(&number))
 }
 
 /// Returns whether a `syscall` file says that the thread waits for a child process.
 pub(crate) fn waits_for_child(line: &[u8]) -> bool {
-    let text = std::str::from_utf8(line).unwrap_or_default();
-    matches!(call_number(text), Some(libc::SYS_wait4 | libc::SYS_waitid))
+    matches!(call_number(line), Some(libc::SYS_wait4 | libc::SYS_waitid))
 }
 
 /// Parses from a `wchan` file whether the kernel names the function in which the thread sleeps. It names

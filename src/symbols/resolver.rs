@@ -144,7 +144,8 @@ impl<'a> CodeAddressService<'a> {
             self.add_names(of_module, &mut names);
         }
         if self.may_fall_back.get() == Some(&true) {
-            free_backtrace_files();
+            // Frees the debug information that `backtrace` keeps.
+            backtrace::clear_symbol_cache();
         }
         names
     }
@@ -282,11 +283,6 @@ fn names_by_backtrace(address: u64) -> Vec<FrameName> {
         }
     });
     names
-}
-
-/// Frees the debug information that `backtrace` keeps.
-fn free_backtrace_files() {
-    backtrace::clear_symbol_cache();
 }
 
 /// Returns the functions at each of these code addresses, the innermost inlined one first. An

@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-use object::elf::FileHeader64;
-use object::read::elf::{ElfFile64, ElfSymbol64, SectionHeader, Sym, SymbolTable};
+use object::read::elf::{ElfFile64, ElfSymbol64, SectionHeader, Sym};
 use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
 use crate::platform::{ModuleImage, SharedFile, on_own_descriptors};
@@ -94,7 +93,9 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     let symbols = [elf.symbols(), elf.dynamic_symbols()];
     for (table, symbols) in tables.into_iter().zip(symbols) {
         // Read as a whole: `symbol.name()` would read the file, and allocate, for each name.
-        let names = names_of(&elf, table, &file).unwrap_or_default();
+        let names = elf.elf_section_table().section(table.string_section());
+        let names = names.and_then(|section| section.data(NativeEndian, &file));
+        let names: &[u8] = names.unwrap_or_default();
         let is_function = |symbol: &ElfSymbol64<'_, '_, NativeEndian, _>| {
             symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0
         };
@@ -130,17 +131,6 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
         is_c_library: !module.is_executable && of_c_library.iter().all(|&defined| defined),
         ..found
     })
-}
-
-/// Returns the names of a symbol table's symbols, one after the other. Returns `None` if the table
-/// has no names, or if there is not enough memory for them.
-fn names_of<'data>(
-    elf: &ElfFile64<'data, NativeEndian, &'data ReadCache<SharedFile>>,
-    symbols: &SymbolTable<'data, FileHeader64<NativeEndian>, &'data ReadCache<SharedFile>>,
-    file: &'data ReadCache<SharedFile>,
-) -> Option<&'data [u8]> {
-    let section = elf.elf_section_table().section(symbols.string_section());
-    section.ok()?.data(NativeEndian, file).ok()
 }
 
 /// Returns the name that begins at `offset`; an empty text without a name there.

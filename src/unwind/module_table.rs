@@ -58,15 +58,6 @@ struct ModuleLifetime {
     lists: Range<u64>,
 }
 
-/// Ranges where other code was, or may have been, before a time.
-#[derive(Clone, Debug, Default)]
-struct DoubtfulRanges {
-    /// The ranges with the time of their change, oldest first.
-    ranges: VecDeque<(Range<u64>, TimeStamp)>,
-    /// Time before which the ranges are not known.
-    since: TimeStamp,
-}
-
 /// All modules that samples of the session may lie in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleTable {
@@ -85,22 +76,14 @@ pub(crate) struct ModuleTable {
     history: VecDeque<ModuleLifetime>,
     /// The modules that the last refresh found unloaded.
     gone: Vec<Arc<ModuleImage>>,
-    doubtful: DoubtfulRanges,
+    /// Ranges where other code was, or may have been, before the time of their change, oldest first.
+    doubtful: VecDeque<(Range<u64>, TimeStamp)>,
+    /// Time before which these ranges are not known.
+    doubtful_since: TimeStamp,
 }
 
 fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range.start < other.range.end && other.range.start < one.range.end
-}
-
-impl DoubtfulRanges {
-    fn add(&mut self, range: Range<u64>, until: TimeStamp) {
-        self.ranges.push_back((range, until));
-        if self.ranges.len() > MAX_DOUBTFUL_RANGES
-            && let Some((_, until)) = self.ranges.pop_front()
-        {
-            self.since = until;
-        }
-    }
 }
 
 impl ModuleTable {
@@ -157,21 +140,30 @@ impl ModuleTable {
             .cloned()
             .collect();
         if before.is_empty() {
-            self.doubtful.since = self.changed_at;
+            self.doubtful_since = self.changed_at;
         } else if unloads > gone.len() as u64 {
             // Other modules were loaded and unloaded between two refreshes, perhaps at the
             // addresses of the recently loaded ones.
             recent
                 .into_iter()
-                .for_each(|range| self.doubtful.add(range, self.changed_at));
+                .for_each(|range| self.add_doubtful(range));
         }
         for module in &gone {
-            self.doubtful
-                .add(module.image.range.clone(), self.changed_at);
+            self.add_doubtful(module.image.range.clone());
             self.add_lifetime(&module.image, module.from..number);
         }
         self.gone = gone.into_iter().map(|module| module.image).collect();
         true
+    }
+
+    /// Notes that there was, or may have been, other code in a range until the last refresh.
+    fn add_doubtful(&mut self, range: Range<u64>) {
+        self.doubtful.push_back((range, self.changed_at));
+        if self.doubtful.len() > MAX_DOUBTFUL_RANGES
+            && let Some((_, until)) = self.doubtful.pop_front()
+        {
+            self.doubtful_since = until;
+        }
     }
 
     /// Calls `use_module` with each module that was loaded or unloaded since the list `seen`: with its
@@ -250,18 +242,12 @@ impl ModuleTable {
     /// Returns whether `address` may have belonged to other code at `time`, when a stack was
     /// captured.
     pub(crate) fn is_doubtful(&self, address: u64, time: TimeStamp) -> bool {
-        if time < self.doubtful.since || (self.is_stale && time >= self.checked_at) {
+        if time < self.doubtful_since || (self.is_stale && time >= self.checked_at) {
             return self.find(address).is_some_and(|module| !module.stays);
         }
-        let later = self
-            .doubtful
-            .ranges
-            .iter()
-            .rev()
-            .take_while(|(_, until)| time < *until);
-        later
-            .map(|(range, _)| range)
-            .any(|range| range.contains(&address))
+        let latest_first = self.doubtful.iter().rev();
+        let mut later = latest_first.take_while(|(_, until)| time < *until);
+        later.any(|(range, _)| range.contains(&address))
     }
 
     /// Returns the module that contains `address`.

@@ -29,7 +29,7 @@ use nix::unistd::getpid;
 use crate::platform::identity::signals_to_block;
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::handler::{
-    SIGNAL_LIMIT, call_as_installed_in_handler, check_signal, handler_with_head, intern_action,
+    SIGNAL_LIMIT, bind_functions_of_all_handlers, call_as_installed_in_handler, check_signal, handler_with_head, intern_action,
     is_handler, is_sampling_signal, read_action, swap_action,
 };
 use crate::platform::signal::other_copy::{self, CONTROL, SAMPLING};
@@ -185,19 +185,6 @@ fn write_request_in_handler(signal: libc::c_int) {
     WRITERS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Calls C library functions that the handler uses. The first call of a dynamically linked function
-/// may bind its symbol, which takes the loader's lock. Of the others, [`PipeEnd::new`] has already
-/// called `fstat`, and [`ControlPipe::open`] calls `getpid`, before the pipe is published.
-fn bind_handler_functions() {
-    // SAFETY: the kernel writes to a local, for which zeroed is valid; a null set changes no mask.
-    unsafe {
-        std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_getpid)));
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, libc::SIGURG);
-        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
-    }
-}
-
 /// Returns the signals to use, by default `SIGUSR1` to start and `SIGUSR2` to stop.
 ///
 /// # Errors
@@ -267,7 +254,9 @@ pub(crate) fn check_dump_signal(
 /// `prepare_handler` in `handler.rs`.
 pub(crate) fn prepare_control_signals() {
     pin_own_library();
-    bind_handler_functions();
+    // Of the handler's other functions, `PipeEnd::new` has called `fstat`, and `ControlPipe::open` calls
+    // `getpid`, before the pipe is published.
+    bind_functions_of_all_handlers();
 }
 
 /// Installs the handler that writes a signal's request to the pipe, for each of these signals. The

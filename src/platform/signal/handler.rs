@@ -634,24 +634,28 @@ pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), Sta
     set_handler(signal)
 }
 
-/// Calls each C library function that the handler uses. The first call of a dynamically linked
-/// function may bind its symbol, which takes the loader's lock.
+/// Calls each C library function that the handler uses.
 fn bind_handler_functions() {
     let from = [0u8; 64];
     let mut to = [0u8; 64];
     let bytes = std::hint::black_box(from.len());
-    // SAFETY: both arrays have 64 bytes; the kernel writes to locals, for which zeroed is valid; a
-    // null set changes no mask.
+    // SAFETY: both arrays have 64 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), bytes) };
+    std::hint::black_box((to, monotonic_now(), current_thread_cpu_ns_in_handler()));
+    bind_functions_of_all_handlers();
+    bind_guarded_reads();
+}
+
+/// Calls C library functions that each handler uses. The first call of a dynamically linked function
+/// may bind its symbol, which takes the loader's lock.
+pub(super) fn bind_functions_of_all_handlers() {
+    // SAFETY: the kernel writes to a local, for which zeroed is valid; a null set changes no mask.
     unsafe {
-        std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), bytes);
-        std::hint::black_box(libc::__errno_location());
+        std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_gettid)));
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, libc::SIGURG);
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
-        libc::syscall(libc::SYS_gettid);
     }
-    std::hint::black_box((to, monotonic_now(), current_thread_cpu_ns_in_handler()));
-    bind_guarded_reads();
 }
 
 /// Returns the level for an installation over `previous`. Reuses the level with that previous

@@ -64,18 +64,13 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     mark_current_thread();
     // SAFETY: *ours*.
     let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    let Start {
-        name,
-        body,
-        beginning,
-    } = start;
-    let _own_thread = beginning.enter();
+    let _own_thread = start.beginning.enter();
     take_normal_policy();
     // The kernel truncates the name to 15 bytes and a terminator.
-    let _ = nix::sys::prctl::set_name(name);
+    let _ = nix::sys::prctl::set_name(start.name);
     // A panic that unwinds ends this thread only. A body whose creator must learn of a panic
     // catches it itself.
-    let _ = catch_unwind(AssertUnwindSafe(body));
+    let _ = catch_unwind(AssertUnwindSafe(start.body));
     std::ptr::null_mut()
 }
 

@@ -63,8 +63,6 @@ mod standard_streams;
 #[forbid(unsafe_code)]
 mod sysfs;
 #[forbid(unsafe_code)]
-pub(crate) mod system_info;
-#[forbid(unsafe_code)]
 mod temporary_file;
 #[cfg(test)]
 mod test_library;
@@ -123,7 +121,9 @@ pub(crate) use process_end::gate::{
 pub(crate) use process_end::signals::{
     die_by_in_handler as die_by_signal, release_end_signals, take_end_signals,
 };
-pub(crate) use procfs::{BlockedAt, process_start_ticks};
+pub(crate) use procfs::{
+    BlockedAt, current_thread_os_name, process_start_ticks, system_info, usable_processors,
+};
 pub(crate) use root_certificates::read_root_certificates;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::{
@@ -155,7 +155,6 @@ pub(crate) use standard_streams::{
 pub(crate) use sysfs::SYS_FOLDER;
 #[cfg(test)]
 pub(crate) use sysfs::TestTree;
-pub(crate) use system_info::{current_thread_os_name, system_info, usable_processors};
 pub(crate) use temporary_file::{TemporaryFile, remove_stale_files};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};

@@ -54,11 +54,8 @@ impl FileDescriptor {
     pub(crate) fn open_of(self, process: i32) -> io::Result<SharedFile> {
         let path = format!("/proc/{process}/fd/{}", self.number);
         let file = SharedFile::open_regular(Path::new(&path))?;
-        let identity = FileIdentity {
-            device: self.device,
-            inode: self.inode,
-        };
-        match file.identity == identity {
+        let FileIdentity { device, inode } = file.identity;
+        match (device, inode) == (self.device, self.inode) {
             true => Ok(file),
             false => Err(io::ErrorKind::NotFound.into()),
         }

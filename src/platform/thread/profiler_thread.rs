@@ -177,7 +177,7 @@ impl Drop for ProfilerThread {
 mod tests {
     use std::sync::mpsc;
 
-    use crate::platform::system_info::current_thread_os_name;
+    use crate::platform::procfs::current_thread_os_name;
     use crate::platform::thread::own_threads::is_current_thread_own;
     use super::*;
 

@@ -126,17 +126,10 @@ fn section<'a>(object: &ObjectFile<'a>, name: Option<&str>) -> Bytes<'a> {
     content.unwrap_or(Cow::Borrowed(&[]))
 }
 
-/// Returns what a section contains; an error if this build cannot decompress it.
-#[cfg(feature = "mini_debug_info")]
-fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
-    section.decompress()
-}
-
 /// Returns the content of a section; an error if this build cannot decompress it. Zstandard needs
-/// a separate crate.
-#[cfg(not(feature = "mini_debug_info"))]
+/// a separate crate, which comes with the feature `mini_debug_info`.
 fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
-    #[cfg(feature = "gzip")]
+    #[cfg(all(feature = "gzip", not(feature = "mini_debug_info")))]
     if section.format == object::CompressionFormat::Zlib
         && let Ok(size) = usize::try_from(section.uncompressed_size)
     {

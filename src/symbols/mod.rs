@@ -26,10 +26,6 @@ mod module_files;
 mod module_lookup;
 mod name_cache;
 mod names;
-#[cfg_attr(
-    not(any(feature = "push", test)),
-    expect(dead_code, reason = "only a program that pushes keeps modules open")
-)]
 mod open_modules;
 mod resolver;
 mod source_files;

@@ -69,9 +69,7 @@ pub(crate) use lock::ps_lock::{PsCell, PsLock};
 pub(crate) use loom_model::explore_model;
 #[cfg(has_profiler)]
 pub(crate) use memory::{SMALL_TASK_BYTES, allocator_has, try_vec};
-#[cfg(has_profiler)]
-pub(crate) use numbers::{NumberMap, pair_key};
-pub(crate) use numbers::{next_random, random_below};
+pub(crate) use numbers::{NumberMap, next_random, pair_key, random_below};
 pub(crate) use polled_with::PolledWith;
 pub use progress::SharedProgress;
 pub(crate) use progress::{ProgressCounter, ProgressLocation, ProgressLogger};

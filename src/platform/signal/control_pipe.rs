@@ -433,28 +433,18 @@ impl ControlPipe {
 
 /// Reduces pending requests to those that [`ControlPipe::wait`] returns.
 fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
-    let requests = || {
-        bytes
-            .iter()
-            .filter_map(|byte| ControlRequest::from_byte(*byte))
-    };
-    let asks =
-        |request: &ControlRequest| matches!(request, ControlRequest::Start | ControlRequest::Stop);
-    let is_dump = |request: &ControlRequest| *request == ControlRequest::Dump;
-    let mut summary: Vec<_> = requests()
-        .find(asks)
-        .into_iter()
-        .chain(requests().rfind(asks))
-        .collect();
-    summary.dedup();
-    if let Some(at) = requests().position(|request| is_dump(&request)) {
-        let asked = requests().enumerate().filter(|(_, request)| asks(request));
-        let asked: Vec<usize> = asked.map(|(place, _)| place).collect();
-        let kept = [asked.first(), asked.last()].into_iter().flatten();
-        let before = kept.take(summary.len()).filter(|place| **place < at);
-        summary.insert(before.count(), ControlRequest::Dump);
-    }
-    summary.extend(requests().find(|request| *request == ControlRequest::End));
+    use ControlRequest::{Dump, End, Start, Stop};
+    let requests = bytes.iter().copied().filter_map(ControlRequest::from_byte);
+    let requests: Vec<_> = requests.collect();
+    let asks = |request: &ControlRequest| matches!(request, Start | Stop);
+    let first = requests.iter().position(asks);
+    let last = requests.iter().rposition(asks);
+    let last = last.filter(|&last| first.is_some_and(|first| requests[last] != requests[first]));
+    let dump = requests.iter().position(|request| *request == Dump);
+    let mut kept: Vec<usize> = [first, last, dump].into_iter().flatten().collect();
+    kept.sort_unstable();
+    let mut summary: Vec<_> = kept.into_iter().map(|place| requests[place]).collect();
+    summary.extend(requests.contains(&End).then_some(End));
     summary
 }
 

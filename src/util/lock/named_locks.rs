@@ -36,10 +36,6 @@ type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ForkSafe<parking_l
 #[repr(u8)]
 pub(crate) enum LockRank {
     Lifecycle = 0,
-    #[cfg_attr(
-        all(test, loom),
-        expect(dead_code, reason = "loom's mutex has no rank")
-    )]
     Ps = 1,
     ThreadRegistry = 2,
     SessionData = 3,

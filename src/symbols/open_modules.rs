@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::platform::{
     ModuleImage, Receiver, Sender, channel, is_memory_available, prepare_to_wait_as_loader_call,
-    spawn_profiler_thread, with_signals_blocked,
+    spawn_profiler_thread
 };
 use crate::symbols::module_files::ModuleFiles;
 use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames, ModuleSymbols};
@@ -48,7 +48,7 @@ impl OpenModules {
             prepare_to_wait_as_loader_call();
             serve_all(&received);
         };
-        with_signals_blocked(|| spawn_profiler_thread(c"ProfilerNames", run))?;
+        spawn_profiler_thread(c"ProfilerNames", run)?;
         Ok(Self { requests })
     }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use nix::sys::stat::fstat;
 use nix::unistd::geteuid;
 
-use crate::platform::identity::with_signals_blocked;
 use crate::platform::shared_file::SharedFile;
 use crate::platform::socket::calls;
 use crate::platform::socket::copies_in_child::CopiedInChild;
@@ -260,9 +259,7 @@ impl<T: Send + 'static> Mailbox<T> {
         let (woken, wakes) = socket_pair()?;
         let (send, passed_on) = channel();
         let run = move || pass_on(&values, &send, &wakes);
-        drop(with_signals_blocked(|| {
-            spawn_profiler_thread(c"ProfilerMailbox", run)
-        })?);
+        drop(spawn_profiler_thread(c"ProfilerMailbox", run)?);
         Ok(Self {
             values: passed_on,
             woken,

@@ -32,7 +32,6 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::stat;
 use nix::unistd::{dup, dup2_stderr};
 
-use crate::platform::identity::with_signals_blocked;
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::FileIdentity;
 use crate::platform::standard_streams::StandardStream;
@@ -247,7 +246,7 @@ fn on_new_thread<T: Send + 'static>(
             send.send(catch_unwind(AssertUnwindSafe(body)));
         }
     };
-    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run));
+    let thread = spawn_profiler_thread(c"ProfilerFiles", run);
     let mut answered = answer.receive_within(max_begin);
     if answered.is_none() {
         if let Some(body) = work.take_back() {
@@ -315,7 +314,7 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
             send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
         }
     };
-    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run)).ok()?;
+    let thread = spawn_profiler_thread(c"ProfilerFiles", run).ok()?;
     let mut is_open = written.receive_within(MAX_BEGIN);
     if is_open.is_none() {
         if work.take_back().is_some() {

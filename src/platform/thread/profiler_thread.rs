@@ -74,7 +74,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Runs `body` on a new thread.
+/// Runs `body` on a new thread, on which the signals are blocked that [`with_signals_blocked`] blocks.
 ///
 /// # Errors
 /// The error of `pthread_create`.
@@ -108,7 +108,7 @@ impl AtThreadExit for MainThread {
             std::process::exit(0);
         };
         // Without it, only a signal that cannot be blocked ends the process.
-        let _ = with_signals_blocked(|| spawn(c"ProfilerLast", exit_last));
+        let _ = spawn(c"ProfilerLast", exit_last);
     }
 }
 
@@ -138,13 +138,13 @@ fn spawn(name: &'static CStr, body: impl FnOnce() + Send + 'static) -> io::Resul
     // A number in glibc, a pointer in musl.
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: *ours*; the id and the attributes are locals, and the latter are initialized first.
-    let answer = unsafe {
+    let answer = with_signals_blocked(|| unsafe {
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setstacksize(attributes, STACK_BYTES);
         let answer = libc::pthread_create(thread.as_mut_ptr(), attributes, run, start.cast());
         libc::pthread_attr_destroy(attributes);
         answer
-    };
+    });
     if answer != 0 {
         // SAFETY: *ours*: no thread was created, so the body is still owned here.
         drop(unsafe { Box::from_raw(start) });

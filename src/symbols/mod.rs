@@ -26,15 +26,14 @@ mod module_files;
 mod module_lookup;
 mod name_cache;
 mod names;
-mod open_modules;
 mod resolver;
 mod source_files;
 mod symbol_tables;
 
 pub(crate) use module_files::{UnreadFile, is_stripped};
+pub(crate) use module_lookup::OpenModules;
 pub(crate) use name_cache::{FoundNames, NameCache};
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
-pub(crate) use open_modules::OpenModules;
 pub(crate) use resolver::CodeAddressService;
 #[cfg(feature = "unwind_benchmark")]
 pub use resolver::resolve_addresses;

@@ -13,9 +13,8 @@ use gimli::{
 };
 
 use crate::platform::ModuleImage;
-use crate::unwind::native_stack::StackCopy;
-use crate::unwind::register_file::{
-    EXCEPTION_DATA, FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP,
+use crate::unwind::native_stack::{
+    EXCEPTION_DATA, FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP, StackCopy,
     strip_pointer_signature,
 };
 use crate::unwind::rules::{FrameOffsets, Rule};

@@ -56,7 +56,6 @@ mod function_bounds;
 mod generated_code;
 mod module_table;
 mod native_stack;
-mod register_file;
 mod rules;
 mod unwinder;
 

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use crate::unwind::native_stack::StackCopy;
-use crate::unwind::register_file::{
-    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, strip_pointer_signature,
+use crate::unwind::native_stack::{
+    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, StackCopy, strip_pointer_signature,
 };
 
 /// How to find the caller of a frame at one code address.

@@ -15,8 +15,7 @@ use crate::unwind::frame_pointer::walk::{
 use crate::unwind::function_bounds::FunctionBounds;
 use crate::unwind::generated_code::KnownCode;
 use crate::unwind::module_table::ModuleTable;
-use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
-use crate::unwind::register_file::RegisterFile;
+use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, RegisterFile, StackCopy};
 use crate::unwind::rules::{CodeShape, Rule, RuleCache, RuleKey};
 
 /// Maximum number of frames; a deeper stack is truncated at its older end.
@@ -431,8 +430,8 @@ fn bounds_of<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::platform::{TestFolder, TestLibrary, monotonic_now};
+    use super::*;
 
     #[test]
     fn stack_in_a_module_that_is_not_listed_yet_is_doubtful() {

@@ -21,9 +21,8 @@ use std::ops::Range;
 
 use crate::platform::read_own_memory;
 use crate::unwind::frame_pointer::{Call, machine_code_arch as arch};
-use crate::unwind::native_stack::StackCopy;
-use crate::unwind::register_file::{
-    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, strip_pointer_signature,
+use crate::unwind::native_stack::{
+    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, StackCopy, strip_pointer_signature,
 };
 use crate::unwind::rules::CodeShape;
 

@@ -353,7 +353,8 @@ unsafe fn pass_on_in_handler(
 /// would block for it. The return from the signal restores the interrupted thread's mask.
 ///
 /// # Safety
-/// - As for [`call_in_handler`], and `context` points to the running handler's `ucontext_t`.
+/// - The kernel held `previous` as the action of a signal.
+/// - The other arguments are those of the running signal handler.
 pub(crate) unsafe fn call_as_installed_in_handler(
     previous: &libc::sigaction,
     signal: libc::c_int,
@@ -403,24 +404,19 @@ pub(crate) fn is_handler(action: &libc::sigaction) -> bool {
     action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
 }
 
-/// Calls the handler function of `previous`, if it has one, and changes no mask.
+/// Calls the handler function of `previous`, and changes no mask.
 ///
 /// # Safety
-/// - The kernel held `previous` as the action of a signal.
-/// - The other arguments are those of the running signal handler.
-pub(crate) unsafe fn call_in_handler(
+/// - As for [`call_as_installed_in_handler`], and `previous` is a handler.
+unsafe fn call_in_handler(
     previous: &libc::sigaction,
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    if !is_handler(previous) {
-        return;
-    }
     if previous.sa_flags & libc::SA_SIGINFO != 0 {
-        type Action = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         // SAFETY: the kernel held this address as a handler, and `SA_SIGINFO` gives its signature.
-        let action: Action = unsafe { std::mem::transmute(previous.sa_sigaction) };
+        let action: Handler = unsafe { std::mem::transmute(previous.sa_sigaction) };
         action(signal, info, context);
     } else {
         // SAFETY: the kernel held this address as a handler; without `SA_SIGINFO` it takes only the

@@ -1,5 +1,5 @@
-//! Existing files that a profile is saved to: the links that lead to them, files that are overwritten, and
-//! devices and pipes.
+//! Existing files that a profile is saved to: the links that lead to them, files that are
+//! overwritten, and devices and pipes.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -146,8 +146,8 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Time between two attempts to open a pipe that has no reader.
 const ATTEMPT: Duration = Duration::from_millis(10);
 
-/// A device or pipe that is open for writing. It is written directly: a rename would replace it by a
-/// file.
+/// A device or pipe that is open for writing. It is written directly: a rename would replace it by
+/// a file.
 #[derive(Debug)]
 pub(crate) struct SpecialFile(SharedFile);
 

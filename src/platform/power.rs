@@ -1,15 +1,16 @@
 //! The energy that the machine uses, as its processors count it (Intel's and AMD's “running average
 //! power limit”, RAPL).
 //!
-//! The kernel offers the counters in two ways. The first are events of its device `power`, one for each
-//! domain of each package, which a machine may allow to every user. They come first, as in Gecko, which
-//! knows no others. An event is open for as long as it is read. So only a thread with a descriptor table
-//! of its own opens events.
+//! The kernel offers the counters in two ways. The first are events of its device `power`, one for
+//! each domain of each package, which a machine may allow to every user. They come first, as in
+//! Gecko, which knows no others. An event is open for as long as it is read. So only a thread with
+//! a descriptor table of its own opens events.
 //!
-//! The second are files in `/sys/class/powercap`, which usually only a privileged user reads: a folder
-//! for each zone, with its name and its energy in µJ. The zones of a processor are `intel-rapl:N`, and
-//! their parts `intel-rapl:N:M`, also on AMD's processors. `intel-rapl-mmio:N` are the same counters by
-//! another way. The kernel's documentation is `Documentation/power/powercap/powercap.rst`.
+//! The second are files in `/sys/class/powercap`, which usually only a privileged user reads: a
+//! folder for each zone, with its name and its energy in µJ. The zones of a processor are
+//! `intel-rapl:N`, and their parts `intel-rapl:N:M`, also on AMD's processors. `intel-rapl-mmio:N`
+//! are the same counters by another way. The kernel's documentation is
+//! `Documentation/power/powercap/powercap.rst`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! Folders of this user alone: one with a socket in it, and one with files that are whole or absent, for
-//! one process at a time.
+//! Folders of this user alone: one with a socket in it, and one with files that are whole or
+//! absent, for one process at a time.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, OpenOptions};

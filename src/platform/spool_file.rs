@@ -1,5 +1,5 @@
-//! A file without a name, for data that arrives in parts and is read as a whole, perhaps by the program
-//! that replaces this one by `exec`.
+//! A file without a name, for data that arrives in parts and is read as a whole, perhaps by the
+//! program that replaces this one by `exec`.
 
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;

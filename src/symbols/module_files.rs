@@ -290,9 +290,9 @@ pub(super) fn build_id_of(file: &[u8]) -> Option<&[u8]> {
     ObjectFile::parse(file).ok()?.build_id().ok()?
 }
 
-/// Returns the file that is compressed in this one, in its section `.gnu_debugdata`. Fedora's packages
-/// have it. Returns `None` if it is missing, malformed or too large, or if `has_memory` finds that
-/// memory is lacking.
+/// Returns the file that is compressed in this one, in its section `.gnu_debugdata`. Fedora's
+/// packages have it. Returns `None` if it is missing, malformed or too large, or if `has_memory`
+/// finds that memory is lacking.
 #[cfg(feature = "mini_debug_info")]
 fn mini_debug_info(file: &[u8], has_memory: impl FnOnce(usize) -> bool) -> Option<Vec<u8>> {
     use std::io::Read;

@@ -1,5 +1,5 @@
-//! Looks up the addresses of one module in its files. A thread may keep the files of modules open from
-//! one profile to the next.
+//! Looks up the addresses of one module in its files. A thread may keep the files of modules open
+//! from one profile to the next.
 //!
 //! A program that is profiled in windows has a few new addresses in each. Parsing the files of
 //! their modules again would take most of the time of a window, so [`OpenModules`] keeps them open.

@@ -1,8 +1,8 @@
-//! Looks up addresses in the files of their modules, and asks the `backtrace` crate for those without a
-//! name there.
+//! Looks up addresses in the files of their modules, and asks the `backtrace` crate for those
+//! without a name there.
 //!
-//! The `backtrace` crate opens a module by the path that the loader reports, whatever its length. It
-//! follows the links to separate debug information that a stripped file contains.
+//! The `backtrace` crate opens a module by the path that the loader reports, whatever its length.
+//! It follows the links to separate debug information that a stripped file contains.
 //!
 //! The crate lists the modules on its first use in the process and keeps that list. After a module
 //! was unloaded, an address may lie in a module that took its place, and the crate would look it up

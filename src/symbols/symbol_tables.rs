@@ -1,5 +1,5 @@
-//! Names from the tables in a module that list its symbols and relocations: public names of functions,
-//! names of PLT entries, and the functions of a module without a file.
+//! Names from the tables in a module that list its symbols and relocations: public names of
+//! functions, names of PLT entries, and the functions of a module without a file.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ use crate::symbols::names::{AddressName, FrameName, SymbolPlace};
 use crate::unwind::LoadedModule;
 use crate::util::SharedSort;
 
-/// The public names of a file's functions whose symbol has an internal name, by address in the file:
-/// `read` for `__GI___libc_read`. `None` for a function without a public name.
+/// The public names of a file's functions whose symbol has an internal name, by address in the
+/// file: `read` for `__GI___libc_read`. `None` for a function without a public name.
 pub(super) struct PublicNames<'a>(HashMap<u64, Option<&'a str>>);
 
 impl<'a> PublicNames<'a> {
@@ -95,8 +95,8 @@ const JUMP: [u8; 2] = [0xff, 0x25];
 /// The PLT entries of one file for x86_64. Other files have none here.
 ///
 /// A PLT entry is a short piece of code through which a module calls a function of another one. No
-/// symbol covers it. It jumps to the address in a slot of the global offset table. A relocation says
-/// whose address the loader puts there.
+/// symbol covers it. It jumps to the address in a slot of the global offset table. A relocation
+/// says whose address the loader puts there.
 pub(super) struct PltNames<'a> {
     file: &'a [u8],
     sections: Vec<PltSection<'a>>,

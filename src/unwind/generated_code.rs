@@ -1,8 +1,8 @@
 //! The unwinder's view of generated code: the registered ranges, and `/tmp/perf-PID.map`, in which
 //! language runtimes list their generated code for `perf`.
 //!
-//! Each line of that file is `START SIZE name`, with hexadecimal numbers. Runtimes append lines while
-//! they run, so each poll reads only new lines, up to a limit.
+//! Each line of that file is `START SIZE name`, with hexadecimal numbers. Runtimes append lines
+//! while they run, so each poll reads only new lines, up to a limit.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;

@@ -76,7 +76,8 @@ pub(crate) struct ModuleTable {
     history: VecDeque<ModuleLifetime>,
     /// The modules that the last refresh found unloaded.
     gone: Vec<Arc<ModuleImage>>,
-    /// Ranges where other code was, or may have been, before the time of their change, oldest first.
+    /// Ranges where other code was, or may have been, before the time of their change, oldest
+    /// first.
     doubtful: VecDeque<(Range<u64>, TimeStamp)>,
     /// Time before which these ranges are not known.
     doubtful_since: TimeStamp,

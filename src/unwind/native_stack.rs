@@ -1,5 +1,5 @@
-//! What an unwinder works on: the copy of a stack, the known registers of a frame, and the frames that it
-//! has found.
+//! What an unwinder works on: the copy of a stack, the known registers of a frame, and the frames
+//! that it has found.
 
 use gimli::Register;
 

@@ -126,10 +126,10 @@ struct Set([Entry; WAYS]);
 
 const _: () = assert!(size_of::<Set>() == 64);
 
-/// A cache of rules by address. framehop's cache has 509 entries, and one generation for all modules,
-/// so each `dlopen` invalidates all of it. This cache grows on demand, up to 4 MiB. When a module is
-/// unloaded, only that module's addresses are removed. The cache is 4-way associative, with one set
-/// per cache line.
+/// A cache of rules by address. framehop's cache has 509 entries, and one generation for all
+/// modules, so each `dlopen` invalidates all of it. This cache grows on demand, up to 4 MiB. When a
+/// module is unloaded, only that module's addresses are removed. The cache is 4-way associative,
+/// with one set per cache line.
 #[derive(Debug)]
 pub(crate) struct RuleCache {
     sets: Box<[Set]>,

@@ -1,5 +1,5 @@
-//! Numbers: fast hash maps with integer keys, and random numbers for whatever must not be in step with
-//! the application.
+//! Numbers: fast hash maps with integer keys, and random numbers for whatever must not be in step
+//! with the application.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -74,8 +74,8 @@ impl MemoryPipe {
         transfer.is_emptied.then_some(copied)
     }
 
-    /// Writes to the pipe, and returns the number of bytes, 0 if the first one is unreadable. Returns
-    /// `None` if the pipe is full.
+    /// Writes to the pipe, and returns the number of bytes, 0 if the first one is unreadable.
+    /// Returns `None` if the pipe is full.
     fn write(&self, piece: MemoryPiece) -> Option<usize> {
         let from = piece.address as *const libc::c_void;
         let writer = self.writer.as_raw_fd();

@@ -1,5 +1,5 @@
-//! A module as a callback of the loader records it: in a fixed size, because it must not allocate. And
-//! the libraries that the executable needs, which are never unloaded.
+//! A module as a callback of the loader records it: in a fixed size, because it must not allocate.
+//! And the libraries that the executable needs, which are never unloaded.
 //!
 //! These are found as the loader finds them: by the names in the `DT_NEEDED` entries of the
 //! executable, and of the libraries found so far. The loader lists the modules in load order, and

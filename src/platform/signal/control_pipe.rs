@@ -254,8 +254,8 @@ pub(crate) fn check_dump_signal(
 /// `prepare_handler` in `handler.rs`.
 pub(crate) fn prepare_control_signals() {
     pin_own_library();
-    // Of the handler's other functions, `PipeEnd::new` has called `fstat`, and `ControlPipe::open` calls
-    // `getpid`, before the pipe is published.
+    // Of the handler's other functions, `PipeEnd::new` has called `fstat`, and `ControlPipe::open`
+    // calls `getpid`, before the pipe is published.
     bind_functions_of_all_handlers();
 }
 

@@ -642,8 +642,8 @@ fn bind_handler_functions() {
     bind_guarded_reads();
 }
 
-/// Calls C library functions that each handler uses. The first call of a dynamically linked function
-/// may bind its symbol, which takes the loader's lock.
+/// Calls C library functions that each handler uses. The first call of a dynamically linked
+/// function may bind its symbol, which takes the loader's lock.
 pub(super) fn bind_functions_of_all_handlers() {
     // SAFETY: the kernel writes to a local, for which zeroed is valid; a null set changes no mask.
     unsafe {

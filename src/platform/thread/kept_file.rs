@@ -1,5 +1,5 @@
-//! A file in `/proc` or `/sys` that one thread reads again and again, such as that with the memory of
-//! the process that is in RAM.
+//! A file in `/proc` or `/sys` that one thread reads again and again, such as that with the memory
+//! of the process that is in RAM.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -74,7 +74,8 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Runs `body` on a new thread, on which the signals are blocked that [`with_signals_blocked`] blocks.
+/// Runs `body` on a new thread, on which the signals are blocked that [`with_signals_blocked`]
+/// blocks.
 ///
 /// # Errors
 /// The error of `pthread_create`.

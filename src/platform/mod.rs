@@ -127,7 +127,7 @@ pub(crate) use procfs::{
 pub(crate) use root_certificates::read_root_certificates;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::{
-    FileDescriptor, OwnFile, SharedFile, open_own_file, read_exe_path, to_path_bytes,
+    FileDescriptor, SharedFile, open_own_file, read_exe_path, to_path_bytes,
 };
 pub(crate) use signal::control_pipe::{
     ControlPipe, ControlRequest, ControlSignal, check_control_signals, check_dump_signal,

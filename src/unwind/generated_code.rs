@@ -8,9 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::platform::{
-    OwnFile, SharedFile, current_process_id, monotonic_now, open_own_file, process_start,
-};
+use crate::platform::{current_process_id, monotonic_now, open_own_file, process_start};
 use crate::types::TimeStamp;
 use crate::unwind::code_map::{CodeMap, GeneratedCode};
 use crate::unwind::code_ranges::registered_code_at;
@@ -164,16 +162,13 @@ impl PerfMap {
 
     /// Reads the next part of the file and returns the number of valid lines.
     fn read_more(&mut self) -> Option<u64> {
-        let OwnFile {
-            mut file,
-            bytes,
-            modified_ms,
-        } = open_own_file(&self.path)?;
+        let mut own = open_own_file(&self.path)?;
+        let bytes = own.bytes;
         let begin_ms = self.begin_ms.get_or_insert_with(|| match process_start() {
             start if start.is_known => start.epoch_ms - CLOCK_TOLERANCE_MS,
             _ => f64::MIN,
         });
-        if modified_ms < *begin_ms {
+        if own.modified_ms < *begin_ms {
             return None;
         }
         if bytes < self.read_bytes {
@@ -187,7 +182,10 @@ impl PerfMap {
         if bytes == self.read_bytes || is_full {
             return None;
         }
-        let text = self.read_part(&mut file)?;
+        own.file.seek(SeekFrom::Start(self.read_bytes)).ok()?;
+        let mut text = Vec::new();
+        let mut part = own.file.take(MAX_BYTES_PER_POLL);
+        part.read_to_end(&mut text).ok()?;
         let Some(end) = text.iter().rposition(|&byte| byte == b'\n') else {
             // Skip a line that is longer than one poll; an incomplete line is read again later.
             self.read_bytes += if text.len() as u64 == MAX_BYTES_PER_POLL {
@@ -209,13 +207,6 @@ impl PerfMap {
             drop(self.code.put(code));
         }
         Some(lines)
-    }
-
-    fn read_part(&self, file: &mut SharedFile) -> Option<Vec<u8>> {
-        file.seek(SeekFrom::Start(self.read_bytes)).ok()?;
-        let mut text = Vec::new();
-        file.take(MAX_BYTES_PER_POLL).read_to_end(&mut text).ok()?;
-        Some(text)
     }
 }
 

@@ -148,20 +148,14 @@ impl Unwinder {
 
     /// Fills `out` with the frames of a captured stack.
     pub(crate) fn unwind(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
-        let Captured {
-            registers,
-            stack,
-            time,
-        } = captured;
-        self.check_modules_since(*time);
+        self.check_modules_since(captured.time);
+        let mut walk = |tracked| self.walk(&captured.registers, captured.stack, out, tracked);
         // Frames based on a register that the rules do not track are rare, so the walk simply
         // starts again.
-        if self.walk(registers, *stack, out, TrackedRegisters::Pointers)
-            == NoCaller::UnknownRegister
-        {
-            self.walk(registers, *stack, out, TrackedRegisters::AllRegisters);
+        if walk(TrackedRegisters::Pointers) == NoCaller::UnknownRegister {
+            walk(TrackedRegisters::AllRegisters);
         }
-        self.cut_where_doubtful(*time, out);
+        self.cut_where_doubtful(captured.time, out);
     }
 
     /// Truncates the stack at the first frame whose address belonged, or may have belonged, to
@@ -353,18 +347,14 @@ impl Unwinder {
                 (shape, CallProof::AnyCall)
             }
         };
-        let Self {
-            modules,
-            code,
-            functions,
-            ..
-        } = self;
-        let is_code =
-            |address| modules.find(address).is_some() || code.find(address, false).is_some();
+        let is_code = |address| {
+            self.modules.find(address).is_some() || self.code.find(address, false).is_some()
+        };
         let is_linker_owned = |address| {
-            modules
-                .find(address)
-                .is_some_and(|module| bounds_of(module, functions).is_linker_owned(address))
+            let module = self.modules.find(address);
+            module.is_some_and(|module| {
+                bounds_of(module, &mut self.functions).is_linker_owned(address)
+            })
         };
         returned_to(follow_frame(
             shape,

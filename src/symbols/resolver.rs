@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::platform::{ModuleChanges, ModuleImage, is_memory_available, module_changes, share_jobs};
+use crate::platform::{ModuleChanges, is_memory_available, module_changes, share_jobs};
 use crate::symbols::demangle::demangled;
 use crate::symbols::module_files::UnreadFile;
 use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames, OpenModules};
@@ -115,12 +115,18 @@ impl<'a> CodeAddressService<'a> {
         let mut names = AddressNames::new();
         let mut by_module: BTreeMap<usize, Vec<SampledAddress>> = BTreeMap::new();
         for address in addresses {
-            match self.name_source(address) {
-                NameSource::Unknown => {}
-                NameSource::Named(name) => {
-                    names.insert(address, AddressName::without_place(vec![name]));
+            let at = address.lookup_address();
+            let module = module_at(self.modules, at);
+            // Generated code, and a module without a file, have the name themselves.
+            let generated = self.generated.find(at).map(|code| &*code.name);
+            let name = generated.or_else(|| module.and_then(|_| self.mapped.name_at(at)));
+            match (name, module) {
+                (Some(name), _) => {
+                    let functions = vec![FrameName::name_only(name)];
+                    names.insert(address, AddressName::without_place(functions));
                 }
-                NameSource::ModuleFile(index) => by_module.entry(index).or_default().push(address),
+                (None, Some(index)) => by_module.entry(index).or_default().push(address),
+                (None, None) => {}
             }
         }
         let helpers = self.helpers_for(by_module.len());
@@ -153,10 +159,8 @@ impl<'a> CodeAddressService<'a> {
     /// memory for all of them at the same time.
     fn helpers_for(&self, modules: usize) -> usize {
         let threads = self.max_threads.min(modules).max(1);
-        let helpers = threads - 1;
-        let has_memory = || is_memory_available(AMPLE_BYTES.saturating_mul(threads));
-        if helpers > 0 && has_memory() {
-            helpers
+        if threads > 1 && is_memory_available(AMPLE_BYTES.saturating_mul(threads)) {
+            threads - 1
         } else {
             0
         }
@@ -176,9 +180,17 @@ impl<'a> CodeAddressService<'a> {
     fn add_names(&self, of_module: ModuleNames, names: &mut AddressNames) {
         names.extend(of_module.names);
         for address in of_module.unnamed {
-            let image = &of_module.module.image;
-            let functions =
-                self.names_without_file(address.lookup_address(), image, of_module.may_fall_back);
+            let at = address.lookup_address();
+            let frames = CallFrames::of(&of_module.module.image);
+            let functions = if frames.is_some_and(|frames| frames.is_signal_trampoline(at)) {
+                vec![FrameName::name_only(SIGNAL_TRAMPOLINE)]
+            } else if of_module.may_fall_back
+                && *self.may_fall_back.get_or_init(may_use_backtrace)
+            {
+                names_by_backtrace(at)
+            } else {
+                Vec::new()
+            };
             if !functions.is_empty() {
                 names.insert(address, AddressName::without_place(functions));
             }
@@ -188,47 +200,6 @@ impl<'a> CodeAddressService<'a> {
         self.incomplete.borrow_mut().extend(of_module.incomplete);
         self.unread.borrow_mut().extend(of_module.unread);
     }
-
-    fn name_source(&self, address: SampledAddress) -> NameSource {
-        let address = address.lookup_address();
-        if let Some(code) = self.generated.find(address) {
-            return NameSource::Named(FrameName::name_only(&code.name));
-        }
-        let Some(index) = module_at(self.modules, address) else {
-            return NameSource::Unknown;
-        };
-        match self.mapped.name_at(address) {
-            Some(name) => NameSource::Named(FrameName::name_only(name)),
-            None => NameSource::ModuleFile(index),
-        }
-    }
-
-    /// Returns the functions at an address for which the module's files have no name.
-    fn names_without_file(
-        &self,
-        address: u64,
-        image: &ModuleImage,
-        may_fall_back: bool,
-    ) -> Vec<FrameName> {
-        if CallFrames::of(image).is_some_and(|frames| frames.is_signal_trampoline(address)) {
-            return vec![FrameName::name_only(SIGNAL_TRAMPOLINE)];
-        }
-        if may_fall_back && *self.may_fall_back.get_or_init(may_use_backtrace) {
-            names_by_backtrace(address)
-        } else {
-            Vec::new()
-        }
-    }
-}
-
-/// Where the name of an address comes from.
-enum NameSource {
-    /// The address lies in no known code.
-    Unknown,
-    /// Generated code, or a module without a file, which have the name themselves.
-    Named(FrameName),
-    /// The files of the module with this index.
-    ModuleFile(usize),
 }
 
 /// Maximum time that a thread waits while another one has the crate list the modules.

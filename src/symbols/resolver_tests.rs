@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object::{Object, ObjectSection};
 
-use crate::platform::{TestFolder, TestLibrary};
+use crate::platform::{ModuleImage, TestFolder, TestLibrary};
 use crate::symbols::module_files::ObjectFile;
 use crate::types::CodeAddress;
 use crate::unwind::ModuleTable;

@@ -35,8 +35,8 @@ fn lacking_in(features: Features, sys: &Path) -> Vec<UnavailableFeature> {
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::sysfs::TestTree;
     use super::*;
+    use crate::platform::sysfs::TestTree;
 
     #[test]
     fn only_chosen_features_that_the_machine_lacks_are_returned() {

@@ -100,9 +100,9 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, Pid, alarm, fork};
 
+    use super::*;
     use crate::platform::current_thread_id;
     use crate::util::{ForkSafe, prepare_to_wait};
-    use super::*;
 
     type Mutex = parking_lot::lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, ()>;
     type RwLock = parking_lot::lock_api::RwLock<ForkSafe<parking_lot::RawRwLock>, ()>;

@@ -142,11 +142,11 @@ pub(crate) use signal::handler::{
 pub(crate) use signal::task_clock::{EVENT_NUMBERS, RefusedClock, TaskClock};
 pub(crate) use socket::calls::random_bytes;
 pub(crate) use socket::copies_in_child::close_sockets_in_child;
+#[cfg(test)]
+pub(crate) use socket::unix_socket::socket_pair;
 pub(crate) use socket::unix_socket::{
     Interest, ListeningSocket, Mailbox, Socket, is_socket_open, wait_for_sockets,
 };
-#[cfg(test)]
-pub(crate) use socket::unix_socket::socket_pair;
 pub(crate) use spool_file::{PassedFile, SpoolFile, take_passed_file};
 pub(crate) use standard_streams::{
     StandardStream, is_terminal, note_standard_streams, open_missing_standard_streams,

@@ -370,9 +370,9 @@ fn domain_of(name: &str) -> Option<EnergyDomain> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::platform::sysfs::TestTree;
     use crate::platform::thread::own_descriptors::use_own_descriptors;
-    use super::*;
 
     #[test]
     fn machine_without_counters_is_told_both_reasons() {

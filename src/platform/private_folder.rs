@@ -259,9 +259,9 @@ impl PrivateStore {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::platform::TestFolder;
     use crate::platform::socket::unix_socket::ListeningSocket;
-    use super::*;
 
     #[test]
     fn folder_is_private_and_goes_with_its_socket() {

@@ -293,7 +293,9 @@ fn link_in_proc(file: &File) -> PathBuf {
 /// Returns whether the kernel's link is accessible. It is not without `/proc`, nor in a process
 /// that has given up the superuser's rights.
 fn has_link_in_proc(file: &SharedFile) -> bool {
-    let linked = file.get().and_then(|file| std::fs::metadata(link_in_proc(file)));
+    let linked = file
+        .get()
+        .and_then(|file| std::fs::metadata(link_in_proc(file)));
     linked.is_ok_and(|linked| file.is_file_of(&linked))
 }
 
@@ -400,8 +402,8 @@ fn is_temporary(metadata: &Metadata, name: TemporaryName) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::TestFolder;
     use super::*;
+    use crate::platform::TestFolder;
 
     fn names(folder: &TestFolder) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder.path())

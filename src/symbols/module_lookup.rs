@@ -67,11 +67,7 @@ impl ModuleLookup {
     }
 
     /// Looks up all addresses in the open files of the module.
-    fn names_in(
-        self,
-        files: &ModuleFiles,
-        symbols: &ModuleSymbols<'_, '_>,
-    ) -> ModuleNames {
+    fn names_in(self, files: &ModuleFiles, symbols: &ModuleSymbols<'_, '_>) -> ModuleNames {
         let has_ample_memory = is_memory_available(AMPLE_BYTES);
         let mut names = Vec::new();
         let mut unnamed = Vec::new();

@@ -184,8 +184,7 @@ impl<'a> CodeAddressService<'a> {
             let frames = CallFrames::of(&of_module.module.image);
             let functions = if frames.is_some_and(|frames| frames.is_signal_trampoline(at)) {
                 vec![FrameName::name_only(SIGNAL_TRAMPOLINE)]
-            } else if of_module.may_fall_back
-                && *self.may_fall_back.get_or_init(may_use_backtrace)
+            } else if of_module.may_fall_back && *self.may_fall_back.get_or_init(may_use_backtrace)
             {
                 names_by_backtrace(at)
             } else {

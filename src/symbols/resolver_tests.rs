@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use object::{Object, ObjectSection};
 
+use super::*;
 use crate::platform::{ModuleImage, TestFolder, TestLibrary};
 use crate::symbols::module_files::ObjectFile;
 use crate::types::CodeAddress;
 use crate::unwind::ModuleTable;
-use super::*;
 
 #[inline(never)]
 fn a_function_to_find() -> u64 {

@@ -88,8 +88,8 @@ fn path_of<'a>(
 mod tests {
     use std::path::PathBuf;
 
-    use crate::platform::TestFolder;
     use super::*;
+    use crate::platform::TestFolder;
 
     fn build_id(path: &Path) -> String {
         let bytes = std::fs::read(path).expect("the file");

@@ -253,9 +253,9 @@ impl MappedSymbols {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::platform::TestFolder;
     use crate::unwind::ModuleTable;
-    use super::*;
 
     #[test]
     #[cfg(target_env = "gnu")]

@@ -162,8 +162,8 @@ fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Option<Vec<(u64, u64)>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::unwind::module_table::ModuleTable;
     use super::*;
+    use crate::unwind::module_table::ModuleTable;
 
     #[test]
     fn without_overlaps_compares_all_functions() {

@@ -364,8 +364,8 @@ pub(crate) fn module_at(modules: &[LoadedModule], address: u64) -> Option<usize>
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::{TestFolder, TestLibrary};
     use super::*;
+    use crate::platform::{TestFolder, TestLibrary};
 
     fn table() -> ModuleTable {
         let mut table = ModuleTable::default();

@@ -420,8 +420,8 @@ fn bounds_of<'a>(
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::{TestFolder, TestLibrary, monotonic_now};
     use super::*;
+    use crate::platform::{TestFolder, TestLibrary, monotonic_now};
 
     #[test]
     fn stack_in_a_module_that_is_not_listed_yet_is_doubtful() {

@@ -146,8 +146,8 @@ pub(crate) fn process_start() -> ProcessStart {
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::identity::current_thread_id;
     use super::*;
+    use crate::platform::identity::current_thread_id;
 
     #[test]
     fn thread_cpu_ns_of_a_running_thread_advances() {

@@ -205,8 +205,8 @@ fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::memory::mapping::LazyRegion;
     use super::*;
+    use crate::platform::memory::mapping::LazyRegion;
 
     fn piece_of(bytes: &[u8]) -> MemoryPiece {
         MemoryPiece {

@@ -138,8 +138,8 @@ fn number_after(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::test_library::TestFolder;
     use super::*;
+    use crate::platform::test_library::TestFolder;
 
     fn folders(mounts: &str, groups: &str) -> Vec<String> {
         let folders = group_folders(&group_mounts(mounts), groups);

@@ -136,8 +136,8 @@ impl Drop for SharedMapping {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use crate::platform::test_library::TestFolder;
     use super::*;
+    use crate::platform::test_library::TestFolder;
 
     #[test]
     fn pages_of_a_file_in_memory_are_given_back() {

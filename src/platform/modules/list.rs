@@ -78,10 +78,10 @@ pub(crate) fn is_in_executable(address: usize) -> bool {
 mod tests {
     use once_cell::race::OnceBox;
 
+    use super::*;
     use crate::platform::modules::image::{SectionBytes, UnwindSource};
     use crate::platform::modules::loader::module_changes;
     use crate::platform::{TestFolder, TestLibrary};
-    use super::*;
 
     #[test]
     fn list_modules_contains_the_program_and_the_c_library() {

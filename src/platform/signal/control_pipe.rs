@@ -19,7 +19,7 @@
 //!   process that opened the pipe.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -29,8 +29,8 @@ use nix::unistd::getpid;
 use crate::platform::identity::signals_to_block;
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::handler::{
-    SIGNAL_LIMIT, bind_functions_of_all_handlers, call_as_installed_in_handler, check_signal, handler_with_head, intern_action,
-    is_handler, is_sampling_signal, read_action, swap_action,
+    SIGNAL_LIMIT, bind_functions_of_all_handlers, call_as_installed_in_handler, check_signal,
+    handler_with_head, intern_action, is_handler, is_sampling_signal, read_action, swap_action,
 };
 use crate::platform::signal::other_copy::{self, CONTROL, SAMPLING};
 use crate::platform::signal::pipe_end::{NO_END, PipeEnd};
@@ -485,8 +485,8 @@ pub(crate) fn forget_control_pipe_in_child() {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::ControlRequest::{Dump, End, Start, Stop};
+    use super::*;
 
     #[test]
     fn head_of_the_handler_leads_to_the_previous_handler() {

@@ -204,9 +204,9 @@ mod tests {
     use nix::sys::wait::{WaitStatus, waitpid};
     use nix::unistd::{ForkResult, fork};
 
+    use super::*;
     use crate::platform::current_thread_id;
     use crate::platform::thread::own_descriptors::use_own_descriptors;
-    use super::*;
 
     const NEVER_NS: u64 = 1 << 60;
 

@@ -302,8 +302,8 @@ fn pass_on<T>(values: &Receiver<T>, send: &Sender<T>, wakes: &Socket) {
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::TestFolder;
     use super::*;
+    use crate::platform::TestFolder;
 
     #[test]
     fn connection_carries_bytes_until_it_ends() {

@@ -89,8 +89,8 @@ impl ResidentMemory {
 
 #[cfg(test)]
 mod tests {
-    use crate::platform::thread::own_descriptors::use_own_descriptors;
     use super::*;
+    use crate::platform::thread::own_descriptors::use_own_descriptors;
 
     /// Other tests allocate and free memory at the same time, so only the memory held here is
     /// known.

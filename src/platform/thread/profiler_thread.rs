@@ -178,9 +178,9 @@ impl Drop for ProfilerThread {
 mod tests {
     use std::sync::mpsc;
 
+    use super::*;
     use crate::platform::procfs::current_thread_os_name;
     use crate::platform::thread::own_threads::is_current_thread_own;
-    use super::*;
 
     #[test]
     fn profiler_thread_has_its_name_and_contains_panics() {

@@ -152,9 +152,9 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::Barrier;
 
+    use super::*;
     use crate::platform::procfs::own_nice;
     use crate::platform::thread::own_descriptors::has_own_descriptors;
-    use super::*;
 
     fn current_thread() -> libc::pid_t {
         nix::unistd::gettid().as_raw()

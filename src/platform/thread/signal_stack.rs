@@ -124,8 +124,7 @@ impl Drop for SignalStack {
         let own = memory.region.start().as_ptr().addr() + page_bytes();
         let is_current = matches!(current(), Ok(Some(stack)) if stack.ss_sp.addr() == own);
         // SAFETY: a disabled stack is not used, and the earlier one was in use when it was replaced.
-        let is_unused =
-            is_current && unsafe { exchange(&self.before.unwrap_or(DISABLED)) }.is_ok();
+        let is_unused = is_current && unsafe { exchange(&self.before.unwrap_or(DISABLED)) }.is_ok();
         if !is_unused {
             REPLACED.add(memory);
         }

@@ -144,9 +144,9 @@ mod tests {
     use std::sync::{Arc, Barrier};
     use std::time::{Duration, Instant};
 
+    use super::*;
     use crate::platform::identity::current_thread_id;
     use crate::platform::thread::own_descriptors::use_own_descriptors;
-    use super::*;
 
     /// Reads the list while a named thread lives.
     fn list_beside_a_thread() {

@@ -264,10 +264,10 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use super::*;
     use crate::platform::identity::current_thread_id;
     use crate::platform::test_library::TestFolder;
     use crate::platform::thread::own_descriptors::use_own_descriptors;
-    use super::*;
 
     /// Probes a thread that sleeps and then spins, until the probe has seen both.
     fn probe_sleeping_and_spinning() {

@@ -104,11 +104,7 @@ const CODE_WINDOW_BYTES: usize = 16;
 /// Returns whether the instruction calls the function at `function`. `is_linker_owned` tells
 /// whether only the dynamic linker writes the word at an address, so that the word, once read,
 /// stays valid.
-fn is_call_to(
-    call: Call,
-    function: u64,
-    mut is_linker_owned: impl FnMut(u64) -> bool,
-) -> bool {
+fn is_call_to(call: Call, function: u64, mut is_linker_owned: impl FnMut(u64) -> bool) -> bool {
     let slot = match call {
         Call::Direct(callee) if callee == function => return true,
         // The callee may be an entry of a procedure linkage table.
@@ -263,8 +259,8 @@ pub(crate) fn shape_in_generated(address: u64, is_pc: bool, start: u64) -> CodeS
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use crate::platform::Registers;
     use super::*;
+    use crate::platform::Registers;
 
     /// A recursive function with padded epilogue: `endbr64; push rbp; mov rbp, rsp; sub rsp, 16;
     /// nop; call itself; nop; add rsp, 16; pop rbp; nop; ret; nop`.

@@ -66,7 +66,7 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/arch: registers_aarch64 registers_tests registers_x86_64",
     "platform/clock: fast_clock system_clock",
     "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe shared_mapping",
-    "platform/modules: headers image loader needed row",
+    "platform/modules: headers image loader row",
     "platform/process_end: exit gate signals",
     "platform/signal: control_pipe fault_handlers handler pipe_end task_clock",
     "platform/socket: calls copies_in_child",

@@ -11,7 +11,7 @@
 //! family holds a lock while it waits.
 //!
 //! - Parent: the hub (`hub.rs`) waits for all sockets, and for no child. A second thread in its
-//!   descriptor table wakes it (`platform/socket/mailbox.rs`). Further threads read last profiles
+//!   descriptor table wakes it (`platform/socket/unix_socket.rs`). Further threads read last profiles
 //!   (`readers.rs`), and rescue the recordings of children that sent no profile (`rescues.rs`).
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!

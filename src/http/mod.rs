@@ -9,7 +9,7 @@
 //! a lock while it waits.
 //!
 //! - The *server* waits for all sockets, and for no client. It has its own descriptor table where
-//!   that is possible, and a second thread wakes it there (`platform/socket/mailbox.rs`).
+//!   that is possible, and a second thread wakes it there (`platform/socket/unix_socket.rs`).
 //! - The *asker* shares the application's table, because the threads that answer are its children,
 //!   and they run the application's callbacks. It polls futures, and does only short work.
 //!

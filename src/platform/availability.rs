@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::platform::cpu_frequency::CpuFrequencies;
 use crate::platform::power::find_energy_counters;
 use crate::platform::sysfs::SYS_FOLDER;
-use crate::platform::thread::on_own_descriptors;
+use crate::platform::thread::own_descriptors::on_own_descriptors;
 use crate::types::{Features, UnavailableFeature};
 
 /// Returns those of the features that this machine has no data for, with the reasons. Only `power`

@@ -7,7 +7,7 @@ use once_cell::race::OnceBox;
 
 use crate::platform::identity::note_process;
 use crate::platform::procfs::has_forked;
-use crate::platform::signal::forget_control_pipe_in_child;
+use crate::platform::signal::control_pipe::forget_control_pipe_in_child;
 use crate::util::{LocksInChild, is_forked_child, note_forked_child};
 
 /// Functions to run around a `fork`. All three run on the thread that forks.

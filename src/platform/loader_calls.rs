@@ -64,11 +64,9 @@ pub(crate) struct LoaderCall<'a> {
     calls: &'a LoaderCalls,
     /// The seat of the calling thread, while the call waits.
     waits: Cell<Option<&'a Seat>>,
+    /// Whether the call has the loader's lock.
+    has_lock: Cell<bool>,
 }
-
-/// A call that has the loader's lock.
-#[derive(Debug)]
-pub(crate) struct CallWithLock<'a>(&'a LoaderCalls);
 
 impl LoaderCalls {
     pub(crate) const fn new() -> Self {
@@ -111,6 +109,7 @@ impl LoaderCalls {
                 return LoaderCall {
                     calls: self,
                     waits: Cell::new(seat),
+                    has_lock: Cell::new(false),
                 };
             }
         }
@@ -193,13 +192,13 @@ impl Drop for WatchedThread<'_> {
 }
 
 impl LoaderCall<'_> {
-    /// Records that the call has got the loader's lock. It keeps the lock until the result is
-    /// dropped.
-    pub(crate) fn got_lock(&self) -> CallWithLock<'_> {
-        self.end_wait();
-        self.calls.with_lock.fetch_add(1, Ordering::Release);
-        self.calls.entered.fetch_add(1, Ordering::Release);
-        CallWithLock(self.calls)
+    /// Records that the call has got the loader's lock, which it keeps until it ends.
+    pub(crate) fn got_lock(&self) {
+        if !self.has_lock.replace(true) {
+            self.end_wait();
+            self.calls.with_lock.fetch_add(1, Ordering::Release);
+            self.calls.entered.fetch_add(1, Ordering::Release);
+        }
     }
 
     fn end_wait(&self) {
@@ -207,14 +206,11 @@ impl LoaderCall<'_> {
     }
 }
 
-impl Drop for CallWithLock<'_> {
-    fn drop(&mut self) {
-        self.0.with_lock.fetch_sub(1, Ordering::Release);
-    }
-}
-
 impl Drop for LoaderCall<'_> {
     fn drop(&mut self) {
+        if self.has_lock.get() {
+            self.calls.with_lock.fetch_sub(1, Ordering::Release);
+        }
         self.end_wait();
         self.calls.calls.fetch_sub(1, Ordering::Release);
     }
@@ -235,12 +231,11 @@ mod tests {
         let waiting = calls.begin();
         assert!(!calls.is_stuck(&mut seen), "the first check");
         assert!(calls.is_stuck(&mut seen));
-        drop(calls.begin().got_lock());
+        calls.begin().got_lock();
         assert!(!calls.is_stuck(&mut seen), "another call got the lock");
         assert!(calls.is_stuck(&mut seen));
-        let with_lock = waiting.got_lock();
+        waiting.got_lock();
         assert!(!calls.is_stuck(&mut seen) && !calls.is_stuck(&mut seen));
-        drop(with_lock);
     }
 
     #[test]
@@ -262,14 +257,14 @@ mod tests {
             waits.join().expect("no panic");
         });
         assert!(is_stuck());
-        drop(of_another_thread.got_lock());
+        of_another_thread.got_lock();
         assert!(is_stuck(), "another thread has got the lock");
         std::thread::scope(|scope| {
             let goes_on = scope.spawn(|| {
                 watched.begin();
                 // Ends the wait of the call above.
                 calls.seats[0].change();
-                drop(calls.begin().got_lock());
+                calls.begin().got_lock();
             });
             goes_on.join().expect("no panic");
         });

@@ -1,8 +1,9 @@
-//! Data from `/proc`: parsers over bytes, and the functions that read the files.
+//! Data from `/proc`: parsers over bytes, the functions that read the files, and the machine as the
+//! profile's `meta` describes it.
 
 use std::os::unix::fs::MetadataExt;
 
-use crate::platform::shared_file::read_bytes;
+use crate::platform::shared_file::{read_bytes, read_text};
 use crate::types::{ProcessId, Wait};
 
 /// Fields of `/proc/self/stat`.
@@ -109,7 +110,7 @@ impl BlockedAt {
 /// followed by the stack pointer and the program counter.
 pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let line_text = std::str::from_utf8(line).ok()?.trim_end();
-    let number = call_number(line_text);
+    let number = call_number(line);
     let mut fields = line_text.rsplit(' ');
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
@@ -133,8 +134,9 @@ pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
 }
 
 /// Returns the number of the system call that a `syscall` file begins with.
-fn call_number(text: &str) -> Option<libc::c_long> {
-    text.split(' ').next()?.parse().ok()
+fn call_number(line: &[u8]) -> Option<libc::c_long> {
+    let number = line.split(|&byte| byte == b' ').next()?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -208,9 +210,9 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
     }
 }
 
-/// Returns whether a thread that is blocked in this system call may wait for a pipe, a terminal or
-/// a connection, or for a disk.
-fn is_read_or_write(number: libc::c_long) -> bool {
+/// Returns whether a `syscall` file says that the thread is in a call that reads or writes any kind
+/// of file: it may wait for a pipe, a terminal or a connection, or for a disk.
+pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
     const CALLS: [libc::c_long; 6] = [
         libc::SYS_read,
         libc::SYS_readv,
@@ -219,20 +221,12 @@ fn is_read_or_write(number: libc::c_long) -> bool {
         libc::SYS_write,
         libc::SYS_writev,
     ];
-    CALLS.contains(&number)
-}
-
-/// Returns whether a `syscall` file says that the thread is in a call that reads or writes any kind
-/// of file.
-pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
-    let text = std::str::from_utf8(line).unwrap_or_default();
-    call_number(text).is_some_and(is_read_or_write)
+    call_number(line).is_some_and(|number| CALLS.contains(&number))
 }
 
 /// Returns whether a `syscall` file says that the thread waits for a child process.
 pub(crate) fn waits_for_child(line: &[u8]) -> bool {
-    let text = std::str::from_utf8(line).unwrap_or_default();
-    matches!(call_number(text), Some(libc::SYS_wait4 | libc::SYS_waitid))
+    matches!(call_number(line), Some(libc::SYS_wait4 | libc::SYS_waitid))
 }
 
 /// Parses from a `wchan` file whether the kernel names the function in which the thread sleeps. It names
@@ -332,7 +326,7 @@ fn stat_field(text: &[u8], number: usize) -> Option<&str> {
 
 /// Returns the first `model name` of `/proc/cpuinfo`, and the number of distinct physical cores,
 /// each if present.
-pub(crate) fn parse_cpuinfo(text: &str) -> (Option<String>, Option<usize>) {
+fn parse_cpuinfo(text: &str) -> (Option<String>, Option<usize>) {
     let value = |line: &str| {
         line.split_once(':')
             .map(|(_, value)| value.trim().to_owned())
@@ -351,6 +345,55 @@ pub(crate) fn parse_cpuinfo(text: &str) -> (Option<String>, Option<usize>) {
         }
     }
     (model, (!cores.is_empty()).then_some(cores.len()))
+}
+
+/// Names and counts. A value that the system does not provide is empty or 0.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SystemInfo {
+    pub(crate) os: String,
+    pub(crate) cpu_name: String,
+    pub(crate) logical_cpus: usize,
+    pub(crate) physical_cpus: usize,
+}
+
+/// Reads the description of this machine.
+pub(crate) fn system_info() -> SystemInfo {
+    let (model, cores) = parse_cpuinfo(&read_text("/proc/cpuinfo"));
+    let logical_cpus = usable_processors();
+    SystemInfo {
+        os: format!("Linux {}", read_text("/proc/sys/kernel/osrelease").trim()),
+        cpu_name: model.unwrap_or_default(),
+        logical_cpus,
+        physical_cpus: cores.unwrap_or(logical_cpus),
+    }
+}
+
+/// Returns the number of processors that the calling thread may use, by its affinity and by the
+/// quota of its control group, whose files it reads; 0 if the system does not tell it.
+pub(crate) fn usable_processors() -> usize {
+    std::thread::available_parallelism().map_or(0, usize::from)
+}
+
+/// Returns whether the running kernel is Linux `major.minor` or later.
+pub(crate) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
+    let release = read_text("/proc/sys/kernel/osrelease");
+    release_is_at_least(&release, (major, minor))
+}
+
+fn release_is_at_least(release: &str, version: (u32, u32)) -> bool {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
+}
+
+/// Returns the kernel's name for the calling thread, at most 15 bytes. A longer name may have been
+/// cut inside a character, which is left out.
+pub(crate) fn current_thread_os_name() -> String {
+    let name = read_bytes("/proc/thread-self/comm");
+    let name = String::from_utf8_lossy(name.trim_ascii_end());
+    name.trim_end_matches(char::REPLACEMENT_CHARACTER)
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -533,5 +576,20 @@ mod tests {
         };
         let text: String = (0..256).map(processor).collect();
         assert_eq!(parse_cpuinfo(&text), (None, Some(128)));
+    }
+
+    #[test]
+    fn release_is_at_least_compares_major_and_minor() {
+        for (release, expected) in [
+            ("6.18.44-fc", true),
+            ("5.4.0", true),
+            ("5.10", true),
+            ("5.3.18-59", false),
+            ("4.4.0", false),
+            ("", false),
+        ] {
+            assert_eq!(release_is_at_least(release, (5, 4)), expected, "{release}");
+        }
+        assert!(kernel_is_at_least(2, 6));
     }
 }

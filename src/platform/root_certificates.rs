@@ -31,37 +31,34 @@ const MAX_BYTES: u64 = 4 << 20;
 /// The error of the operating system, with the path. `InvalidInput` if the file is not a regular
 /// one, and `FileTooLarge` if it is too long.
 pub(crate) fn read_root_certificates(file: Option<&Path>) -> io::Result<(PathBuf, Vec<u8>)> {
-    let Some(path) = file else {
-        for path in SYSTEM_FILES {
-            match read(Path::new(path)) {
-                Err((error, _)) if error.kind() == io::ErrorKind::NotFound => {}
-                read => return read.map_err(with_path),
-            }
-        }
-        let words = format!("no file such as {}", SYSTEM_FILES[0]);
-        return Err(io::Error::new(io::ErrorKind::NotFound, words));
-    };
-    read(path).map_err(with_path)
-}
-
-fn read(path: &Path) -> Result<(PathBuf, Vec<u8>), (io::Error, PathBuf)> {
-    let read = || {
-        let file = SharedFile::open_regular(path)?;
-        let mut bytes = Vec::new();
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > MAX_BYTES {
-            true => Err(io::ErrorKind::FileTooLarge.into()),
-            false => Ok(bytes),
-        }
-    };
-    match read() {
+    let with_path = |path: &Path, read: io::Result<Vec<u8>>| match read {
         Ok(bytes) => Ok((path.to_owned(), bytes)),
-        Err(error) => Err((error, path.to_owned())),
+        Err(error) => {
+            let words = format!("\"{error}\" for {}", path.display());
+            Err(io::Error::new(error.kind(), words))
+        }
+    };
+    if let Some(path) = file {
+        return with_path(path, read(path));
     }
+    for path in SYSTEM_FILES.iter().map(Path::new) {
+        match read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => return with_path(path, read),
+        }
+    }
+    let words = format!("no file such as {}", SYSTEM_FILES[0]);
+    Err(io::Error::new(io::ErrorKind::NotFound, words))
 }
 
-fn with_path((error, path): (io::Error, PathBuf)) -> io::Error {
-    io::Error::new(error.kind(), format!("\"{error}\" for {}", path.display()))
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = SharedFile::open_regular(path)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MAX_BYTES {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
 }
 
 #[cfg(test)]

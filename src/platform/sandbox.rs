@@ -17,7 +17,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::clock::monotonic_now;
+use crate::platform::clock::system_clock::monotonic_now;
 use crate::platform::procfs::status_value;
 use crate::platform::shared_file::read_bytes;
 

@@ -7,18 +7,19 @@
 //! descriptor is closed, and again after each read, they compare device and inode with those of the
 //! file that was opened.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::unistd::geteuid;
 
 /// Device and inode of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,11 +54,8 @@ impl FileDescriptor {
     pub(crate) fn open_of(self, process: i32) -> io::Result<SharedFile> {
         let path = format!("/proc/{process}/fd/{}", self.number);
         let file = SharedFile::open_regular(Path::new(&path))?;
-        let identity = FileIdentity {
-            device: self.device,
-            inode: self.inode,
-        };
-        match file.identity == identity {
+        let FileIdentity { device, inode } = file.identity;
+        match (device, inode) == (self.device, self.inode) {
             true => Ok(file),
             false => Err(io::ErrorKind::NotFound.into()),
         }
@@ -405,6 +403,38 @@ pub(crate) fn read_bytes(path: &str) -> Vec<u8> {
 /// Reads a small text file. Returns an empty text if that fails.
 pub(crate) fn read_text(path: &str) -> String {
     String::from_utf8(read_bytes(path)).unwrap_or_default()
+}
+
+/// A file of this user.
+pub(crate) struct OwnFile {
+    pub(crate) file: SharedFile,
+    pub(crate) bytes: u64,
+    /// Time of the last change, in milliseconds since 1970.
+    pub(crate) modified_ms: f64,
+}
+
+/// Opens a file owned by the user of this process, in a folder where other users may create files.
+/// Returns `None` if the file is missing, belongs to another user, or is not a regular file; a
+/// pipe, for example, would block until a writer opens it.
+pub(crate) fn open_own_file(path: &Path) -> Option<OwnFile> {
+    let file = SharedFile::open_no_link(OpenOptions::new().read(true), path).ok()?;
+    let status = file.status().ok()?;
+    let is_own = is_regular(&status) && status.st_uid == geteuid().as_raw();
+    is_own.then_some(OwnFile {
+        file,
+        bytes: status.st_size as u64,
+        modified_ms: status.st_mtime as f64 * 1e3 + status.st_mtime_nsec as f64 / 1e6,
+    })
+}
+
+/// Returns the path of the running executable, or an empty path if it is unknown.
+pub(crate) fn read_exe_path() -> PathBuf {
+    std::fs::read_link("/proc/thread-self/exe").unwrap_or_default()
+}
+
+/// Creates a path from the bytes that the loader reports.
+pub(crate) fn to_path_bytes(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::platform::shared_file::SharedFile;
-use crate::platform::thread::KeptFile;
+use crate::platform::thread::kept_file::KeptFile;
 
 /// The folder of the system's attributes.
 pub(crate) const SYS_FOLDER: &str = "/sys";

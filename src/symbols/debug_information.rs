@@ -21,11 +21,11 @@ use object::{
 
 use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
 use crate::symbols::demangle::demangled;
-use crate::symbols::module_files::SymbolFile;
+use crate::symbols::module_files::{ObjectFile, SymbolFile};
 use crate::symbols::names::{AddressName, FrameName};
-use crate::symbols::object_file::ObjectFile;
-use crate::symbols::plt_names::PltNames;
-use crate::symbols::public_names::{PublicNames, is_reserved, merge_function_inlined_into_itself};
+use crate::symbols::symbol_tables::{
+    PltNames, PublicNames, is_reserved, merge_function_inlined_into_itself,
+};
 
 pub(super) type Reader<'a> = EndianSlice<'a, NativeEndian>;
 /// The content of a section. One that is compressed in the file is decompressed.
@@ -126,17 +126,10 @@ fn section<'a>(object: &ObjectFile<'a>, name: Option<&str>) -> Bytes<'a> {
     content.unwrap_or(Cow::Borrowed(&[]))
 }
 
-/// Returns what a section contains; an error if this build cannot decompress it.
-#[cfg(feature = "mini_debug_info")]
-fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
-    section.decompress()
-}
-
 /// Returns the content of a section; an error if this build cannot decompress it. Zstandard needs
-/// a separate crate.
-#[cfg(not(feature = "mini_debug_info"))]
+/// a separate crate, which comes with the feature `mini_debug_info`.
 fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
-    #[cfg(feature = "gzip")]
+    #[cfg(all(feature = "gzip", not(feature = "mini_debug_info")))]
     if section.format == object::CompressionFormat::Zlib
         && let Ok(size) = usize::try_from(section.uncompressed_size)
     {

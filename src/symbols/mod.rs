@@ -7,7 +7,7 @@
 //! # Threads and locks
 //! Runs on the thread that requests the profile or the names of a stack, on threads that help it,
 //! or on a thread that keeps the files of modules open. Takes no lock, except the lock of the
-//! `backtrace` crate in `fallback.rs`.
+//! `backtrace` crate (`resolver.rs`).
 //!
 //! # Imports
 //! `platform`, `types`, `unwind`, `util`
@@ -20,35 +20,21 @@
 //! # Read next
 //! `names.rs`, `resolver.rs`, `name_cache.rs`, then `crate::stream`.
 
-#[cfg(feature = "unwind_benchmark")]
-mod benchmark;
 mod debug_information;
 mod demangle;
-mod fallback;
-mod mapped_symbols;
-mod mini_debug_info;
 mod module_files;
 mod module_lookup;
-mod module_symbols;
 mod name_cache;
 mod names;
-mod object_file;
-#[cfg_attr(
-    not(any(feature = "push", test)),
-    expect(dead_code, reason = "only a program that pushes keeps modules open")
-)]
-mod open_modules;
-mod plt_names;
-mod public_names;
 mod resolver;
-mod separate_files;
 mod source_files;
+mod symbol_tables;
 
-#[cfg(feature = "unwind_benchmark")]
-pub use benchmark::resolve_addresses;
 pub(crate) use module_files::{UnreadFile, is_stripped};
+pub(crate) use module_lookup::OpenModules;
 pub(crate) use name_cache::{FoundNames, NameCache};
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
-pub(crate) use open_modules::OpenModules;
 pub(crate) use resolver::CodeAddressService;
+#[cfg(feature = "unwind_benchmark")]
+pub use resolver::resolve_addresses;
 pub(crate) use source_files::source_paths;

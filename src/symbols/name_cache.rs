@@ -115,11 +115,6 @@ impl NameCache {
         names: &mut AddressNames,
     ) {
         self.profile += 1;
-        let Self {
-            modules: known,
-            profile,
-            ..
-        } = self;
         addresses.retain(|&address| {
             let mut find = || {
                 let image = &module_of(modules, generated, address)?.image;
@@ -127,8 +122,8 @@ impl NameCache {
                     relative: address.lookup_address() - image.range.start,
                     symbolicate,
                 };
-                let entry = known.get_mut(&image.build_id)?.get_mut(&key)?;
-                entry.used_in = *profile;
+                let entry = self.modules.get_mut(&image.build_id)?.get_mut(&key)?;
+                entry.used_in = self.profile;
                 Some(moved(&entry.name, image.range.start))
             };
             let Some(name) = find() else { return true };
@@ -181,16 +176,11 @@ impl NameCache {
 
     /// Drops the names that the current profile did not need.
     fn drop_unused(&mut self) {
-        let Self {
-            modules,
-            bytes,
-            profile,
-        } = self;
-        modules.retain(|_, names| {
+        self.modules.retain(|_, names| {
             names.retain(|_, entry| {
-                let is_used = entry.used_in == *profile;
+                let is_used = entry.used_in == self.profile;
                 if !is_used {
-                    *bytes = bytes.saturating_sub(entry_bytes(&entry.name));
+                    self.bytes = self.bytes.saturating_sub(entry_bytes(&entry.name));
                 }
                 is_used
             });

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use object::{Object, ObjectSection};
 
 use super::*;
-use crate::platform::{TestFolder, TestLibrary};
-use crate::symbols::object_file::ObjectFile;
+use crate::platform::{ModuleImage, TestFolder, TestLibrary};
+use crate::symbols::module_files::ObjectFile;
 use crate::types::CodeAddress;
 use crate::unwind::ModuleTable;
 

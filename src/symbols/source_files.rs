@@ -7,9 +7,9 @@ use gimli::{AttributeValue, Dwarf, Unit, UnitRef};
 
 use crate::platform::FileMapping;
 use crate::symbols::debug_information::{ParsedFile, Reader};
-use crate::symbols::module_files::{FileContent, SymbolFile, has_memory_for};
-use crate::symbols::separate_files::{
-    build_id_of, find_debug_file, find_supplementary_file, hex_digits,
+use crate::symbols::module_files::{
+    FileContent, SymbolFile, build_id_of, find_debug_file, find_supplementary_file, has_memory_for,
+    hex_digits,
 };
 
 /// Returns the paths of the sources of a module, as the names of its functions have them. `build_id`

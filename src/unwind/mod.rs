@@ -35,7 +35,7 @@
 //! # Invariants
 //! - A stack counts as complete only if it ends at a frame that has no caller: according to call
 //!   frame information, or because the frame is a start routine of musl
-//!   (`modules/function_bounds.rs`).
+//!   (`function_bounds.rs`).
 //! - Every reported frame is exact. An uncertain frame is left out, and the stack is marked as
 //!   truncated.
 //! - Every caller's address lies in known code.
@@ -43,24 +43,30 @@
 //!   copies.
 //!
 //! # Read next
-//! `unwinder.rs`, `cfi/rule.rs`, `cfi/call_frames.rs`, `frame_pointer/walk.rs`, then
+//! `unwinder.rs`, `rules.rs`, `call_frames.rs`, `frame_pointer/walk.rs`, then
 //! `crate::sampler`.
 
-mod cfi;
+mod call_frames;
+mod code_map;
+mod code_ranges;
 mod frame_pointer;
-mod generated;
-mod modules;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod framehop_tests;
+mod function_bounds;
+mod generated_code;
+mod module_table;
 mod native_stack;
-mod register_file;
+mod rules;
 mod unwinder;
 
-pub(crate) use cfi::CallFrames;
-pub(crate) use generated::{
-    CodeMap, CodeRangeToken, CodeRanges, GeneratedCode, NamedCode, drop_old_unregistered_code,
-    forget_unregistered_code, hold_code_ranges_for_fork, keep_unregistered_code, lost_code_names,
-    register_code_range, registered_code, set_new_code_hook, unregister_code_range,
-    unregistered_code_bytes,
+pub(crate) use call_frames::CallFrames;
+pub(crate) use code_map::{CodeMap, GeneratedCode};
+pub(crate) use code_ranges::{
+    CodeRangeToken, CodeRanges, drop_old_unregistered_code, forget_unregistered_code,
+    hold_code_ranges_for_fork, keep_unregistered_code, lost_code_names, register_code_range,
+    registered_code, set_new_code_hook, unregister_code_range, unregistered_code_bytes,
 };
-pub(crate) use modules::{AddressMeaning, LoadedModule, ModuleTable, module_at};
+pub(crate) use generated_code::NamedCode;
+pub(crate) use module_table::{AddressMeaning, LoadedModule, ModuleTable, module_at};
 pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 pub(crate) use unwinder::{MAX_FRAMES, Unwinder};

@@ -6,17 +6,17 @@ use gimli::UnwindContext;
 
 use crate::platform::{ModuleImage, Registers};
 use crate::types::{CodeAddress, StackAddress, TimeStamp};
-use crate::unwind::cfi::{CallFrames, Caller, NoCaller};
-use crate::unwind::cfi::{CodeShape, Rule};
-use crate::unwind::cfi::{RuleCache, RuleKey};
-use crate::unwind::frame_pointer::{CallProof, call_with_result_at, direct_callees, follow_frame};
-use crate::unwind::frame_pointer::{has_fixed_frame, shape_in_function, shape_in_generated};
-use crate::unwind::generated::CodeMap;
-use crate::unwind::generated::KnownCode;
-use crate::unwind::modules::FunctionBounds;
-use crate::unwind::modules::ModuleTable;
-use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
-use crate::unwind::register_file::RegisterFile;
+use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
+use crate::unwind::code_map::CodeMap;
+use crate::unwind::frame_pointer::walk::{
+    CallProof, call_with_result_at, direct_callees, follow_frame, has_fixed_frame,
+    shape_in_function, shape_in_generated,
+};
+use crate::unwind::function_bounds::FunctionBounds;
+use crate::unwind::generated_code::KnownCode;
+use crate::unwind::module_table::ModuleTable;
+use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, RegisterFile, StackCopy};
+use crate::unwind::rules::{CodeShape, Rule, RuleCache, RuleKey};
 
 /// Maximum number of frames; a deeper stack is truncated at its older end.
 pub(crate) const MAX_FRAMES: usize = 16 << 10;
@@ -126,8 +126,7 @@ impl Unwinder {
     /// Returns the size in memory of the code that `/tmp/perf-PID.map` lists, and how much of the
     /// file is left out, in bytes.
     pub(crate) fn perf_map_bytes(&self) -> (u64, u64) {
-        let perf_map = self.code.perf_map();
-        (perf_map.code_bytes(), perf_map.left_out_bytes())
+        self.code.perf_map_bytes()
     }
 
     /// Checks for module changes before a capture made at `time` is unwound, unless a check took
@@ -149,20 +148,14 @@ impl Unwinder {
 
     /// Fills `out` with the frames of a captured stack.
     pub(crate) fn unwind(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
-        let Captured {
-            registers,
-            stack,
-            time,
-        } = captured;
-        self.check_modules_since(*time);
+        self.check_modules_since(captured.time);
+        let mut walk = |tracked| self.walk(&captured.registers, captured.stack, out, tracked);
         // Frames based on a register that the rules do not track are rare, so the walk simply
         // starts again.
-        if self.walk(registers, *stack, out, TrackedRegisters::Pointers)
-            == NoCaller::UnknownRegister
-        {
-            self.walk(registers, *stack, out, TrackedRegisters::AllRegisters);
+        if walk(TrackedRegisters::Pointers) == NoCaller::UnknownRegister {
+            walk(TrackedRegisters::AllRegisters);
         }
-        self.cut_where_doubtful(*time, out);
+        self.cut_where_doubtful(captured.time, out);
     }
 
     /// Truncates the stack at the first frame whose address belonged, or may have belonged, to
@@ -354,18 +347,14 @@ impl Unwinder {
                 (shape, CallProof::AnyCall)
             }
         };
-        let Self {
-            modules,
-            code,
-            functions,
-            ..
-        } = self;
-        let is_code =
-            |address| modules.find(address).is_some() || code.find(address, false).is_some();
+        let is_code = |address| {
+            self.modules.find(address).is_some() || self.code.find(address, false).is_some()
+        };
         let is_linker_owned = |address| {
-            modules
-                .find(address)
-                .is_some_and(|module| bounds_of(module, functions).is_linker_owned(address))
+            let module = self.modules.find(address);
+            module.is_some_and(|module| {
+                bounds_of(module, &mut self.functions).is_linker_owned(address)
+            })
         };
         returned_to(follow_frame(
             shape,

@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 
-use crate::util::lock::as_profiler_work;
+use crate::util::lock::named_locks::as_profiler_work;
 
 /// Memory for the small allocations of a task, such as a registration, in bytes.
 pub(crate) const SMALL_TASK_BYTES: usize = 16 << 10;

@@ -35,20 +35,15 @@ mod loom_model;
 #[forbid(unsafe_code)]
 mod memory;
 #[forbid(unsafe_code)]
-mod number_map;
+mod numbers;
 mod polled_with;
 #[forbid(unsafe_code)]
 mod progress;
-#[forbid(unsafe_code)]
-mod random;
 mod shared_memory;
 #[forbid(unsafe_code)]
 mod shared_sort;
 #[forbid(unsafe_code)]
 mod short_text;
-#[cfg(has_profiler)]
-#[forbid(unsafe_code)]
-mod text_table;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod unique_index;
@@ -57,30 +52,30 @@ pub(crate) use callbacks::run_callback;
 pub(crate) use change_count::ChangeCount;
 pub(crate) use failure_latch::FailureLatch;
 #[cfg(all(test, has_profiler))]
-pub(crate) use lock::ForkSafe;
+pub(crate) use lock::fork_safe::ForkSafe;
 #[cfg(has_profiler)]
-pub(crate) use lock::{
-    ExclusiveGuard, Guard, LockRank, LocksInChild, MarkedRank, NamedMutex, NamedRwLock, PsCell,
-    PsLock, as_profiler_work, holds_any_lock, holds_rank, is_any_lock_held_on_current_thread,
-    is_forked_child, mark_rank, note_forked_child, prepare_to_wait, refuse_calls_of_current_thread,
+pub(crate) use lock::fork_safe::{
+    LocksInChild, is_forked_child, note_forked_child, prepare_to_wait,
 };
+#[cfg(has_profiler)]
+pub(crate) use lock::named_locks::{
+    ExclusiveGuard, Guard, Held as MarkedRank, LockRank, NamedMutex, NamedRwLock, as_profiler_work,
+    holds_any_lock, holds_rank, is_any_lock_held_on_current_thread, mark_rank,
+    refuse_calls_of_current_thread,
+};
+#[cfg(has_profiler)]
+pub(crate) use lock::ps_lock::{PsCell, PsLock};
 #[cfg(all(test, loom))]
 pub(crate) use loom_model::explore_model;
 #[cfg(has_profiler)]
 pub(crate) use memory::{SMALL_TASK_BYTES, allocator_has, try_vec};
-#[cfg(has_profiler)]
-pub(crate) use number_map::{NumberMap, pair_key};
+pub(crate) use numbers::{NumberMap, next_random, pair_key, random_below};
 pub(crate) use polled_with::PolledWith;
-pub(crate) use progress::ProgressLocation;
 pub use progress::SharedProgress;
-pub(crate) use progress::{ProgressCounter, ProgressLogger};
-pub(crate) use random::{next_random, random_below};
+pub(crate) use progress::{ProgressCounter, ProgressLocation, ProgressLogger};
 pub(crate) use shared_memory::{Mapping, SharedMemory, WORD_BYTES};
 pub(crate) use shared_sort::SharedSort;
 pub use short_text::ShortText;
-pub(crate) use short_text::TextBudget;
-pub(crate) use short_text::cut_at_character;
+pub(crate) use short_text::{TextBudget, cut_at_character};
 #[cfg(has_profiler)]
-pub(crate) use text_table::TextTable;
-#[cfg(has_profiler)]
-pub(crate) use unique_index::{Search, UniqueIndex};
+pub(crate) use unique_index::{Search, TextTable, UniqueIndex};

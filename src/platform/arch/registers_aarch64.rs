@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use crate::platform::arch::registers::{GENERAL_REGISTERS, Registers};
+use crate::platform::arch::{GENERAL_REGISTERS, Registers};
 
 /// The instruction that makes a system call, and the number of the register that has its result.
 pub(crate) const SYSTEM_CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use crate::platform::arch::registers::{GENERAL_REGISTERS, Registers};
+use crate::platform::arch::{GENERAL_REGISTERS, Registers};
 
 /// Index of each register in the kernel's `gregs`, ordered by the register numbers that the ABI
 /// uses in call frame information.

@@ -1,5 +1,9 @@
-//! Detects whether a function is still at its address, by comparing its first bytes.
+//! Reads code: tells whether a function is still at its address, by its first bytes, and whether a
+//! signal interrupted a system call of its thread, by the instruction at its registers.
 
+use nix::errno::Errno;
+
+use crate::platform::arch::{RESULT_REGISTER, Registers, SYSTEM_CALL};
 use crate::platform::memory::guarded_memory::read_own_memory;
 
 /// Number of bytes to compare. It is enough to tell functions apart, because their calls and
@@ -40,6 +44,32 @@ fn read(address: u64) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     let page_remainder = PAGE_BYTES - address as usize % PAGE_BYTES;
     read_own_memory(address, &mut bytes[..BYTES.min(page_remainder)]).then_some(bytes)
+}
+
+/// Returns whether the thread waited in a system call when a signal interrupted it with these
+/// registers. Either the call returns `EINTR`, or the thread makes it once more.
+///
+/// Also returns true if the registers are unknown. Cost: at most that of [`read_own_memory`].
+pub(crate) fn is_interrupted_wait(registers: &Registers) -> bool {
+    let Some(general) = registers.general else {
+        return true;
+    };
+    let interrupted = -i64::from(Errno::EINTR as i32);
+    if general[RESULT_REGISTER].cast_signed() == interrupted {
+        return true;
+    }
+    is_system_call(registers.pc)
+}
+
+/// Returns whether a signal with these registers was handled at the end of a system call, so that the
+/// thread was in the kernel. Cost: at most that of [`read_own_memory`].
+pub(crate) fn is_after_system_call(registers: &Registers) -> bool {
+    is_system_call(registers.pc.wrapping_sub(SYSTEM_CALL.len() as u64))
+}
+
+fn is_system_call(address: u64) -> bool {
+    let mut instruction = [0; SYSTEM_CALL.len()];
+    read_own_memory(address, &mut instruction) && instruction == SYSTEM_CALL
 }
 
 #[cfg(test)]

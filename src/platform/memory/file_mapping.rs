@@ -21,25 +21,6 @@ use nix::sys::stat::{FileStat, stat};
 
 use crate::platform::shared_file::{FileIdentity, SharedFile};
 
-/// Which file it is, its size, and when it last changed. A copy can set the time of the content
-/// back, but not that of the change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct FileTimes {
-    file: FileIdentity,
-    bytes: i64,
-    changed: (i64, i64),
-}
-
-impl FileTimes {
-    fn of(status: &FileStat) -> Self {
-        Self {
-            file: FileIdentity::of(status),
-            bytes: status.st_size,
-            changed: (status.st_ctime, status.st_ctime_nsec),
-        }
-    }
-}
-
 /// The content of a file.
 #[derive(Debug)]
 pub(crate) struct FileMapping {
@@ -47,7 +28,8 @@ pub(crate) struct FileMapping {
     bytes: NonZeroUsize,
     /// Where the file was opened; empty if it is not known.
     path: PathBuf,
-    written: FileTimes,
+    /// The file's status when it was mapped.
+    status: FileStat,
 }
 
 // SAFETY: *ours*: a mapping belongs to the process, not to a thread.
@@ -86,18 +68,18 @@ impl FileMapping {
             start: start.cast(),
             bytes,
             path: PathBuf::new(),
-            written: FileTimes::of(&status),
+            status,
         })
     }
 
     /// Returns whether the file was not written to since it was mapped, as far as its path tells.
     /// Another file at the path, or none, leaves the mapped one as it is.
     pub(crate) fn is_unchanged(&self) -> bool {
+        // A copy can set the time of the content back, but not that of the change.
+        let content = |file: &FileStat| (file.st_size, file.st_ctime, file.st_ctime_nsec);
+        let is_same = |file: &FileStat| FileIdentity::of(file) == FileIdentity::of(&self.status);
         match stat(&self.path) {
-            Ok(status) => {
-                let now = FileTimes::of(&status);
-                now.file != self.written.file || now == self.written
-            }
+            Ok(now) => !is_same(&now) || content(&now) == content(&self.status),
             Err(error) => error == Errno::ENOENT,
         }
     }

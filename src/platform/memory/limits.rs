@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::platform::clock::monotonic_now;
+use crate::platform::clock::system_clock::monotonic_now;
 use crate::platform::memory::mapping::is_mappable;
 use crate::platform::shared_file::read_text;
 use crate::types::TimeStamp;

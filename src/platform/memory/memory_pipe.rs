@@ -74,15 +74,17 @@ impl MemoryPipe {
         transfer.is_emptied.then_some(copied)
     }
 
-    fn write(&self, piece: MemoryPiece) -> Written {
+    /// Writes to the pipe, and returns the number of bytes, 0 if the first one is unreadable.
+    /// Returns `None` if the pipe is full.
+    fn write(&self, piece: MemoryPiece) -> Option<usize> {
         let from = piece.address as *const libc::c_void;
         let writer = self.writer.as_raw_fd();
         // SAFETY: *kernel's copy*.
         let written = unsafe { libc::syscall(libc::SYS_write, writer, from, piece.bytes) };
         match usize::try_from(written) {
-            Ok(bytes) => Written::Bytes(bytes),
-            Err(_) if Errno::last() == Errno::EAGAIN => Written::PipeIsFull,
-            Err(_) => Written::Bytes(0),
+            Ok(bytes) => Some(bytes),
+            Err(_) if Errno::last() == Errno::EAGAIN => None,
+            Err(_) => Some(0),
         }
     }
 
@@ -93,13 +95,6 @@ impl MemoryPipe {
         let read = unsafe { libc::syscall(libc::SYS_read, reader, target.as_mut_ptr(), bytes) };
         usize::try_from(read).unwrap_or_default()
     }
-}
-
-/// What a `write` to the pipe did.
-enum Written {
-    /// Wrote this number of bytes; 0 if the first one is unreadable.
-    Bytes(usize),
-    PipeIsFull,
 }
 
 /// A copy in progress.
@@ -130,7 +125,7 @@ impl Transfer<'_> {
                 bytes = bytes.min((PAGE_BYTES - address % PAGE_BYTES) as usize);
             }
             match self.pipe.write(MemoryPiece { address, bytes }) {
-                Written::Bytes(some) => {
+                Some(some) => {
                     written += some;
                     self.in_pipe += some;
                     if some == 0 && is_within_page {
@@ -139,8 +134,8 @@ impl Transfer<'_> {
                     is_within_page |= some < bytes;
                 }
                 // The system gives a user with many pipes small ones.
-                Written::PipeIsFull if self.in_pipe > 0 => self.empty(),
-                Written::PipeIsFull => self.is_emptied = false,
+                None if self.in_pipe > 0 => self.empty(),
+                None => self.is_emptied = false,
             }
         }
         written

@@ -13,8 +13,8 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 
-use crate::platform::output::TemporaryFile;
 use crate::platform::sandbox::may_make_uncommon_call;
+use crate::platform::temporary_file::TemporaryFile;
 use crate::util::{Mapping, SharedMemory, WORD_BYTES};
 
 /// A shared mapping of a file.

@@ -82,13 +82,11 @@ impl ModuleImage {
     /// and allocates. Returns `None` if the module has none, or if it was unloaded before the first
     /// call.
     pub(crate) fn unwind_sections(&self) -> Option<&UnwindSections> {
-        let UnwindSource {
-            location, sections, ..
-        } = &self.unwind;
+        let sections = &self.unwind.sections;
         if let Some(known) = sections.get() {
             return Some(known);
         }
-        let location = location.as_ref()?;
+        let location = self.unwind.location.as_ref()?;
         let copy = if self.is_executable || self.memory.is_some() {
             None
         } else {

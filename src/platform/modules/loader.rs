@@ -112,9 +112,8 @@ pub(super) fn visit_modules(visit: &mut dyn FnMut(&LoaderEntry<'_>) -> ControlFl
     }
     as_profiler_work(|| {
         let call = CALLS.begin();
-        let mut with_lock = None;
         let mut visit: Visit<'_> = &mut |entry: &LoaderEntry<'_>| {
-            with_lock.get_or_insert_with(|| call.got_lock());
+            call.got_lock();
             visit(entry)
         };
         // SAFETY: the callback has the signature that the loader expects, and its pointer outlives

@@ -6,7 +6,7 @@
 //! because most libraries of a program never appear on a stack (`image.rs`). The copy is made under
 //! the loader's lock, since the library may be unloaded later. The executable and the vDSO are
 //! never unloaded, so their sections are used in place. Libraries that the executable needs
-//! (`needed.rs`) also stay loaded, but their sections are copied.
+//! (`row.rs`) also stay loaded, but their sections are copied.
 //!
 //! The application may call the profiler from its own callback of `dl_iterate_phdr`, and then holds
 //! the loader's lock. So the threads that call the loader here never wait for each other. Only a
@@ -17,19 +17,8 @@
 //!   headers say;
 //! - *stays*: the executable, the libraries that it needs, and the vDSO are never unmapped.
 
-#[forbid(unsafe_code)]
-mod executable;
 mod headers;
-mod image;
-mod list;
-mod loader;
-mod needed;
+pub(super) mod image;
+pub(super) mod list;
+pub(super) mod loader;
 mod row;
-
-pub(crate) use executable::is_in_executable;
-pub(crate) use image::ModuleImage;
-pub(crate) use list::list_modules;
-pub(crate) use loader::{
-    LoaderForkGuard, ModuleChanges, hold_loader_for_fork, module_changes,
-    prepare_to_wait_as_loader_call, watch_loader_calls,
-};

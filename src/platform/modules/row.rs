@@ -1,4 +1,10 @@
 //! A module as a callback of the loader records it: in a fixed size, because it must not allocate.
+//! And the libraries that the executable needs, which are never unloaded.
+//!
+//! These are found as the loader finds them: by the names in the `DT_NEEDED` entries of the
+//! executable, and of the libraries found so far. The loader lists the modules in load order, and
+//! loads the needed ones before the program begins. So the first module with a needed name is the
+//! one that was loaded for it.
 //!
 //! **Contract**: as in `mod.rs`: *loader's lock*, *stays*.
 
@@ -7,37 +13,38 @@ use std::path::PathBuf;
 
 use once_cell::race::OnceBox;
 
-use crate::platform::modules::headers::{DynamicLocation, UnwindLocation};
+use crate::platform::modules::headers::{
+    DT_NEEDED, DynamicLocation, UnwindLocation, dynamic_entries, string_at,
+};
 use crate::platform::modules::image::{MAX_BUILD_ID, ModuleImage, UnwindSource};
 use crate::platform::modules::loader::{LoaderEntry, ModuleChanges, mapped};
-use crate::platform::private_file::{read_exe_path, to_path_bytes};
 use crate::platform::procfs::mapped_file_at;
-use crate::platform::shared_file::read_bytes;
+use crate::platform::shared_file::{read_bytes, read_exe_path, to_path_bytes};
 
 const PAGE: u64 = 4096;
-pub(super) const MAX_NAME: usize = 512;
+const MAX_NAME: usize = 512;
 /// Maximum length of a library's own name; a longer one is treated as absent.
-pub(super) const MAX_SONAME: usize = 128;
+const MAX_SONAME: usize = 128;
 
 /// A module as recorded by a callback, in a fixed size.
 #[derive(Clone)]
 pub(super) struct Row {
-    pub(super) name: [u8; MAX_NAME],
-    pub(super) name_bytes: usize,
-    pub(super) bias: u64,
-    pub(super) range: Range<u64>,
-    pub(super) build_id: [u8; MAX_BUILD_ID],
-    pub(super) build_id_bytes: usize,
-    pub(super) soname: [u8; MAX_SONAME],
-    pub(super) soname_bytes: usize,
-    pub(super) dynamic: DynamicLocation,
-    pub(super) unwind: Option<UnwindLocation>,
-    pub(super) stays: bool,
+    name: [u8; MAX_NAME],
+    name_bytes: usize,
+    bias: u64,
+    range: Range<u64>,
+    build_id: [u8; MAX_BUILD_ID],
+    build_id_bytes: usize,
+    soname: [u8; MAX_SONAME],
+    soname_bytes: usize,
+    dynamic: DynamicLocation,
+    unwind: Option<UnwindLocation>,
+    stays: bool,
 }
 
 impl Row {
     /// Returns whether the loader finds this module by a needed library's name.
-    pub(super) fn has_name(&self, needed: &[u8]) -> bool {
+    fn has_name(&self, needed: &[u8]) -> bool {
         self.soname[..self.soname_bytes] == *needed
             || file_name(&self.name[..self.name_bytes]) == file_name(needed)
     }
@@ -126,4 +133,90 @@ fn file_name(path: &[u8]) -> &[u8] {
 
 fn is_vdso(name: &[u8]) -> bool {
     name.starts_with(b"linux-vdso") || name.starts_with(b"linux-gate")
+}
+
+/// Marks the libraries that the executable needs, directly or through others, as staying.
+pub(super) fn mark_needed(rows: &mut [Row]) {
+    let mut unread: Vec<usize> = (0..rows.len().min(1)).collect();
+    while let Some(index) = unread.pop() {
+        let DynamicLocation { section, strings } = rows[index].dynamic.clone();
+        // SAFETY: *stays*: this module stays, and both ranges lie in its loaded segments.
+        let (section, strings) = unsafe { (mapped(section), mapped(strings)) };
+        for (tag, offset) in dynamic_entries(section) {
+            let needed = match tag {
+                DT_NEEDED => string_at(strings, offset).filter(|name| !name.is_empty()),
+                _ => None,
+            };
+            let found = needed.and_then(|name| rows.iter().position(|row| row.has_name(name)));
+            if let Some(found) = found.filter(|&found| !rows[found].stays) {
+                rows[found].stays = true;
+                unread.push(found);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tag of a dynamic section's end.
+    const DT_NULL: u64 = 0;
+
+    #[test]
+    fn needed_libraries_are_marked_through_others() {
+        // The dynamic sections and strings of the rows, in memory that stays.
+        let row = |name: &str, soname: &str, needed: &[&str]| {
+            let mut strings = vec![0u8];
+            let mut section: Vec<u64> = Vec::new();
+            for name in needed {
+                section.extend([DT_NEEDED, strings.len() as u64]);
+                strings.extend(name.bytes().chain([0]));
+            }
+            section.extend([DT_NULL, 0, DT_NEEDED, 1]);
+            let range = |start: *const u8, bytes: usize| start as u64..start as u64 + bytes as u64;
+            let (section, strings) = (section.leak(), strings.leak());
+            let mut row = Row {
+                name: [0; MAX_NAME],
+                name_bytes: name.len(),
+                bias: 0,
+                range: 0..0,
+                build_id: [0; MAX_BUILD_ID],
+                build_id_bytes: 0,
+                soname: [0; MAX_SONAME],
+                soname_bytes: soname.len(),
+                dynamic: DynamicLocation {
+                    section: range(section.as_ptr().cast(), size_of_val(section)),
+                    strings: range(strings.as_ptr(), strings.len()),
+                },
+                unwind: None,
+                stays: name.is_empty(),
+            };
+            row.name[..name.len()].copy_from_slice(name.as_bytes());
+            row.soname[..soname.len()].copy_from_slice(soname.as_bytes());
+            row
+        };
+        let mut rows = [
+            row("", "", &["libdirect.so.1", "$ORIGIN/libplaced.so", ""]),
+            row(
+                "/lib/libdirect.so.1.5",
+                "libdirect.so.1",
+                &["libindirect.so"],
+            ),
+            row(
+                "/app/libplaced.so",
+                "",
+                &["libdirect.so.1", "libmissing.so"],
+            ),
+            row("/lib/libindirect.so", "libother.so", &["libindirect.so"]),
+            row("/app/plugin.so", "", &["libofplugin.so"]),
+            row("/app/libofplugin.so", "", &[]),
+            row("/other/libdirect.so.1", "libdirect.so.1", &[]),
+        ];
+        mark_needed(&mut rows);
+        assert_eq!(
+            rows.map(|row| row.stays),
+            [true, true, true, true, false, false, false]
+        );
+    }
 }

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::platform::clock::{monotonic_now, thread_cpu_ns};
+use crate::platform::clock::system_clock::{monotonic_now, thread_cpu_ns};
 use crate::platform::identity::current_thread_id;
 use crate::types::ThreadId;
 

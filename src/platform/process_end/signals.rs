@@ -25,7 +25,7 @@ use crate::platform::process_end::gate::{
     SignalAnswer, WaitEnd, hand_over_signal_in_handler, is_open_in_handler,
     is_saving_thread_in_handler, request_save_in_handler, wait_for_save_in_handler,
 };
-use crate::platform::signal::{read_action, swap_action};
+use crate::platform::signal::handler::{read_action, swap_action};
 use crate::types::StartError;
 
 /// The signals, each with whether a second one ends the process at once. A terminal that closes may

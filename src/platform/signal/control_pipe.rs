@@ -29,8 +29,8 @@ use nix::unistd::getpid;
 use crate::platform::identity::signals_to_block;
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::handler::{
-    SIGNAL_LIMIT, call_as_installed_in_handler, check_signal, handler_with_head, intern_action,
-    is_handler, is_sampling_signal, read_action, swap_action,
+    SIGNAL_LIMIT, bind_functions_of_all_handlers, call_as_installed_in_handler, check_signal,
+    handler_with_head, intern_action, is_handler, is_sampling_signal, read_action, swap_action,
 };
 use crate::platform::signal::other_copy::{self, CONTROL, SAMPLING};
 use crate::platform::signal::pipe_end::{NO_END, PipeEnd};
@@ -185,19 +185,6 @@ fn write_request_in_handler(signal: libc::c_int) {
     WRITERS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Calls C library functions that the handler uses. The first call of a dynamically linked function
-/// may bind its symbol, which takes the loader's lock. Of the others, [`PipeEnd::new`] has already
-/// called `fstat`, and [`ControlPipe::open`] calls `getpid`, before the pipe is published.
-fn bind_handler_functions() {
-    // SAFETY: the kernel writes to a local, for which zeroed is valid; a null set changes no mask.
-    unsafe {
-        std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_getpid)));
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, libc::SIGURG);
-        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
-    }
-}
-
 /// Returns the signals to use, by default `SIGUSR1` to start and `SIGUSR2` to stop.
 ///
 /// # Errors
@@ -267,7 +254,9 @@ pub(crate) fn check_dump_signal(
 /// `prepare_handler` in `handler.rs`.
 pub(crate) fn prepare_control_signals() {
     pin_own_library();
-    bind_handler_functions();
+    // Of the handler's other functions, `PipeEnd::new` has called `fstat`, and `ControlPipe::open`
+    // calls `getpid`, before the pipe is published.
+    bind_functions_of_all_handlers();
 }
 
 /// Installs the handler that writes a signal's request to the pipe, for each of these signals. The
@@ -444,28 +433,18 @@ impl ControlPipe {
 
 /// Reduces pending requests to those that [`ControlPipe::wait`] returns.
 fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
-    let requests = || {
-        bytes
-            .iter()
-            .filter_map(|byte| ControlRequest::from_byte(*byte))
-    };
-    let asks =
-        |request: &ControlRequest| matches!(request, ControlRequest::Start | ControlRequest::Stop);
-    let is_dump = |request: &ControlRequest| *request == ControlRequest::Dump;
-    let mut summary: Vec<_> = requests()
-        .find(asks)
-        .into_iter()
-        .chain(requests().rfind(asks))
-        .collect();
-    summary.dedup();
-    if let Some(at) = requests().position(|request| is_dump(&request)) {
-        let asked = requests().enumerate().filter(|(_, request)| asks(request));
-        let asked: Vec<usize> = asked.map(|(place, _)| place).collect();
-        let kept = [asked.first(), asked.last()].into_iter().flatten();
-        let before = kept.take(summary.len()).filter(|place| **place < at);
-        summary.insert(before.count(), ControlRequest::Dump);
-    }
-    summary.extend(requests().find(|request| *request == ControlRequest::End));
+    use ControlRequest::{Dump, End, Start, Stop};
+    let requests = bytes.iter().copied().filter_map(ControlRequest::from_byte);
+    let requests: Vec<_> = requests.collect();
+    let asks = |request: &ControlRequest| matches!(request, Start | Stop);
+    let first = requests.iter().position(asks);
+    let last = requests.iter().rposition(asks);
+    let last = last.filter(|&last| first.is_some_and(|first| requests[last] != requests[first]));
+    let dump = requests.iter().position(|request| *request == Dump);
+    let mut kept: Vec<usize> = [first, last, dump].into_iter().flatten().collect();
+    kept.sort_unstable();
+    let mut summary: Vec<_> = kept.into_iter().map(|place| requests[place]).collect();
+    summary.extend(requests.contains(&End).then_some(End));
     summary
 }
 

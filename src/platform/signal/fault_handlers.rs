@@ -16,7 +16,8 @@
 //! kernel puts both frames on the stack at once.
 
 use crate::platform::signal::handler::{
-    DEFAULT_SIGNALS, is_handler, is_same_action, read_action, swap_action,
+    DEFAULT_SIGNALS, HandlerCheck, ensure_handler, free_signal, is_handler, is_same_action,
+    read_action, swap_action,
 };
 
 /// The signals of faults.
@@ -38,7 +39,7 @@ pub(crate) fn keep_out_of_fault_handlers(signal: i32) {
 }
 
 /// Keeps `signal` out of the handler of the signal `other`.
-pub(super) fn keep_out_of_handler(other: i32, signal: i32) {
+fn keep_out_of_handler(other: i32, signal: i32) {
     let Ok(mut expected) = read_action(other) else {
         return;
     };
@@ -72,6 +73,23 @@ fn with_blocked(mut action: libc::sigaction, signal: i32) -> Option<libc::sigact
     // SAFETY: as above.
     unsafe { libc::sigaddset(&mut action.sa_mask, signal) };
     Some(action)
+}
+
+/// Installs the profiler's handler for one of the default signals that has no foreign handler, and
+/// returns that signal. `taken` is the sampling signal, which the application handles now. `None` if no
+/// signal is free. An installation for another signal has set what the handler does. Cost: some system
+/// calls.
+pub(crate) fn take_free_signal(taken: i32) -> Option<i32> {
+    let signal = free_signal()?;
+    let is_installed = matches!(
+        ensure_handler(signal),
+        HandlerCheck::InPlace | HandlerCheck::Reinstalled
+    );
+    is_installed.then(|| {
+        keep_out_of_fault_handlers(signal);
+        keep_out_of_handler(taken, signal);
+        signal
+    })
 }
 
 #[cfg(test)]

@@ -35,9 +35,9 @@ use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler};
 use nix::unistd::getuid;
 
-use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
+use crate::platform::clock::system_clock::{current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::platform::identity::{note_process, process_number_in_handler, signals_to_block};
-use crate::platform::memory::bind_guarded_reads;
+use crate::platform::memory::guarded_memory::bind_guarded_reads;
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::other_copy::{self, SAMPLING};
 use crate::types::{ProcessId, StartError, ThreadId, signal_name};
@@ -353,7 +353,8 @@ unsafe fn pass_on_in_handler(
 /// would block for it. The return from the signal restores the interrupted thread's mask.
 ///
 /// # Safety
-/// - As for [`call_in_handler`], and `context` points to the running handler's `ucontext_t`.
+/// - The kernel held `previous` as the action of a signal.
+/// - The other arguments are those of the running signal handler.
 pub(crate) unsafe fn call_as_installed_in_handler(
     previous: &libc::sigaction,
     signal: libc::c_int,
@@ -403,24 +404,19 @@ pub(crate) fn is_handler(action: &libc::sigaction) -> bool {
     action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
 }
 
-/// Calls the handler function of `previous`, if it has one, and changes no mask.
+/// Calls the handler function of `previous`, and changes no mask.
 ///
 /// # Safety
-/// - The kernel held `previous` as the action of a signal.
-/// - The other arguments are those of the running signal handler.
-pub(crate) unsafe fn call_in_handler(
+/// - As for [`call_as_installed_in_handler`], and `previous` is a handler.
+unsafe fn call_in_handler(
     previous: &libc::sigaction,
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    if !is_handler(previous) {
-        return;
-    }
     if previous.sa_flags & libc::SA_SIGINFO != 0 {
-        type Action = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         // SAFETY: the kernel held this address as a handler, and `SA_SIGINFO` gives its signature.
-        let action: Action = unsafe { std::mem::transmute(previous.sa_sigaction) };
+        let action: Handler = unsafe { std::mem::transmute(previous.sa_sigaction) };
         action(signal, info, context);
     } else {
         // SAFETY: the kernel held this address as a handler; without `SA_SIGINFO` it takes only the
@@ -634,24 +630,28 @@ pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), Sta
     set_handler(signal)
 }
 
-/// Calls each C library function that the handler uses. The first call of a dynamically linked
-/// function may bind its symbol, which takes the loader's lock.
+/// Calls each C library function that the handler uses.
 fn bind_handler_functions() {
     let from = [0u8; 64];
     let mut to = [0u8; 64];
     let bytes = std::hint::black_box(from.len());
-    // SAFETY: both arrays have 64 bytes; the kernel writes to locals, for which zeroed is valid; a
-    // null set changes no mask.
+    // SAFETY: both arrays have 64 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), bytes) };
+    std::hint::black_box((to, monotonic_now(), current_thread_cpu_ns_in_handler()));
+    bind_functions_of_all_handlers();
+    bind_guarded_reads();
+}
+
+/// Calls C library functions that each handler uses. The first call of a dynamically linked
+/// function may bind its symbol, which takes the loader's lock.
+pub(super) fn bind_functions_of_all_handlers() {
+    // SAFETY: the kernel writes to a local, for which zeroed is valid; a null set changes no mask.
     unsafe {
-        std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), bytes);
-        std::hint::black_box(libc::__errno_location());
+        std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_gettid)));
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, libc::SIGURG);
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
-        libc::syscall(libc::SYS_gettid);
     }
-    std::hint::black_box((to, monotonic_now(), current_thread_cpu_ns_in_handler()));
-    bind_guarded_reads();
 }
 
 /// Returns the level for an installation over `previous`. Reuses the level with that previous

@@ -19,7 +19,7 @@
 
 use std::mem::offset_of;
 
-use crate::platform::memory::read_own_memory;
+use crate::platform::memory::guarded_memory::read_own_memory;
 
 /// The mark of a handler, with the version of the head.
 pub(crate) type Mark = [u8; 12];

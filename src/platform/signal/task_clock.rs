@@ -21,7 +21,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::platform::perf_event::{EventAttributes, EventPlace, open_event};
 use crate::platform::sandbox::may_make_uncommon_call;
-use crate::platform::thread::has_own_descriptors;
+use crate::platform::thread::own_descriptors::has_own_descriptors;
 use crate::types::ThreadId;
 
 /// `PERF_TYPE_SOFTWARE`.
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
     use crate::platform::current_thread_id;
-    use crate::platform::thread::use_own_descriptors;
+    use crate::platform::thread::own_descriptors::use_own_descriptors;
 
     const NEVER_NS: u64 = 1 << 60;
 

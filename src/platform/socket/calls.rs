@@ -67,6 +67,10 @@ pub(super) fn begin_to_connect(address: std::net::SocketAddr) -> io::Result<Owne
     // SAFETY: *own memory*: the kernel is given none.
     let socket = owned(unsafe { libc::socket(family, kind, 0) })?;
     let family = family as libc::sa_family_t;
+    let connect = |raw: *const libc::sockaddr, bytes: usize| {
+        // SAFETY: *own memory*: a local, and its length.
+        unsafe { libc::connect(socket.as_raw_fd(), raw, bytes as libc::socklen_t) }
+    };
     let answer = match address {
         SocketAddr::V4(address) => {
             let raw = libc::sockaddr_in {
@@ -77,9 +81,7 @@ pub(super) fn begin_to_connect(address: std::net::SocketAddr) -> io::Result<Owne
                 },
                 sin_zero: [0; 8],
             };
-            let length = size_of_val(&raw) as libc::socklen_t;
-            // SAFETY: *own memory*: a local, and its length.
-            unsafe { libc::connect(socket.as_raw_fd(), (&raw const raw).cast(), length) }
+            connect((&raw const raw).cast(), size_of_val(&raw))
         }
         SocketAddr::V6(address) => {
             let raw = libc::sockaddr_in6 {
@@ -91,9 +93,7 @@ pub(super) fn begin_to_connect(address: std::net::SocketAddr) -> io::Result<Owne
                 },
                 sin6_scope_id: address.scope_id(),
             };
-            let length = size_of_val(&raw) as libc::socklen_t;
-            // SAFETY: *own memory*: a local, and its length.
-            unsafe { libc::connect(socket.as_raw_fd(), (&raw const raw).cast(), length) }
+            connect((&raw const raw).cast(), size_of_val(&raw))
         }
     };
     match Errno::result(answer) {

@@ -13,10 +13,10 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
-use crate::platform::clock::{current_thread_cpu_ns_in_handler, process_cpu_ns};
+use crate::platform::clock::system_clock::{current_thread_cpu_ns_in_handler, process_cpu_ns};
+use crate::platform::procfs::kernel_is_at_least;
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::read_text;
-use crate::platform::system_info::kernel_is_at_least;
 
 /// Activity of all threads of this process except the calling one. The value changes when such a
 /// thread goes to sleep or is preempted, and at the next scheduler tick for one that keeps running.

@@ -32,7 +32,6 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::stat;
 use nix::unistd::{dup, dup2_stderr};
 
-use crate::platform::identity::with_signals_blocked;
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::FileIdentity;
 use crate::platform::standard_streams::StandardStream;
@@ -247,7 +246,7 @@ fn on_new_thread<T: Send + 'static>(
             send.send(catch_unwind(AssertUnwindSafe(body)));
         }
     };
-    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run));
+    let thread = spawn_profiler_thread(c"ProfilerFiles", run);
     let mut answered = answer.receive_within(max_begin);
     if answered.is_none() {
         if let Some(body) = work.take_back() {
@@ -303,7 +302,6 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
         return None;
     }
     let (work, of_thread) = Work::new(&NOT_BEGUN, body);
-    let (send_begun, begun) = channel();
     let (send_answer, answer) = channel();
     let (parts, receive_parts) = channel();
     let (send_written, written) = channel();
@@ -312,18 +310,20 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
             && use_own_descriptors()
             && let Some(body) = of_thread.take()
         {
-            send_begun.send(());
             let mut copy = |out: &mut dyn Write| copy_parts(&receive_parts, &send_written, out);
             send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
         }
     };
-    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run)).ok()?;
-    let has_begun = begun.receive_within(MAX_BEGIN).is_some();
-    if !has_begun && work.take_back().is_some() {
-        return None;
+    let thread = spawn_profiler_thread(c"ProfilerFiles", run).ok()?;
+    let mut is_open = written.receive_within(MAX_BEGIN);
+    if is_open.is_none() {
+        if work.take_back().is_some() {
+            return None;
+        }
+        is_open = written.receive();
     }
     // The other thread has opened its file. If it cannot, there is nothing to write to.
-    if written.receive().is_some() {
+    if is_open.is_some() {
         let mut out = Feed { parts, written };
         let fed = feed(&mut out);
         out.parts.send(Part::End(fed));

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::platform::clock::monotonic_now;
+use crate::platform::clock::system_clock::monotonic_now;
 use crate::platform::identity::current_thread_id;
 use crate::types::{ThreadId, TimeStamp};
 

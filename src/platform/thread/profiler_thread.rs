@@ -64,22 +64,18 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     mark_current_thread();
     // SAFETY: *ours*.
     let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    let Start {
-        name,
-        body,
-        beginning,
-    } = start;
-    let _own_thread = beginning.enter();
+    let _own_thread = start.beginning.enter();
     take_normal_policy();
     // The kernel truncates the name to 15 bytes and a terminator.
-    let _ = nix::sys::prctl::set_name(name);
+    let _ = nix::sys::prctl::set_name(start.name);
     // A panic that unwinds ends this thread only. A body whose creator must learn of a panic
     // catches it itself.
-    let _ = catch_unwind(AssertUnwindSafe(body));
+    let _ = catch_unwind(AssertUnwindSafe(start.body));
     std::ptr::null_mut()
 }
 
-/// Runs `body` on a new thread.
+/// Runs `body` on a new thread, on which the signals are blocked that [`with_signals_blocked`]
+/// blocks.
 ///
 /// # Errors
 /// The error of `pthread_create`.
@@ -113,7 +109,7 @@ impl AtThreadExit for MainThread {
             std::process::exit(0);
         };
         // Without it, only a signal that cannot be blocked ends the process.
-        let _ = with_signals_blocked(|| spawn(c"ProfilerLast", exit_last));
+        let _ = spawn(c"ProfilerLast", exit_last);
     }
 }
 
@@ -143,13 +139,13 @@ fn spawn(name: &'static CStr, body: impl FnOnce() + Send + 'static) -> io::Resul
     // A number in glibc, a pointer in musl.
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: *ours*; the id and the attributes are locals, and the latter are initialized first.
-    let answer = unsafe {
+    let answer = with_signals_blocked(|| unsafe {
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setstacksize(attributes, STACK_BYTES);
         let answer = libc::pthread_create(thread.as_mut_ptr(), attributes, run, start.cast());
         libc::pthread_attr_destroy(attributes);
         answer
-    };
+    });
     if answer != 0 {
         // SAFETY: *ours*: no thread was created, so the body is still owned here.
         drop(unsafe { Box::from_raw(start) });
@@ -183,7 +179,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::platform::system_info::current_thread_os_name;
+    use crate::platform::procfs::current_thread_os_name;
     use crate::platform::thread::own_threads::is_current_thread_own;
 
     #[test]

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::platform::identity::{has_usual_scheduling, lower_priority, with_signals_blocked};
+use crate::platform::identity::{has_usual_scheduling, lower_priority};
 use crate::platform::thread::own_descriptors::{
     Work, has_memory, may_begin_thread, use_own_descriptors,
 };
@@ -123,7 +123,7 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
                     help();
                 }
             };
-            let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerNames", run));
+            let thread = spawn_profiler_thread(c"ProfilerNames", run);
             Some((thread.ok()?, help))
         })
         .collect();

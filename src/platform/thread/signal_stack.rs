@@ -18,7 +18,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use crate::platform::identity::{
     current_process_id, current_thread_id, is_main_thread, thread_has_ended,
 };
-use crate::platform::memory::LazyRegion;
+use crate::platform::memory::mapping::LazyRegion;
 use crate::types::{ProcessId, ThreadId};
 
 /// Size, in bytes, of the stack for a thread without one. It has space for a handler of the
@@ -43,13 +43,10 @@ static REPLACED: StackList = StackList(AtomicPtr::new(std::ptr::null_mut()));
 pub(crate) struct SignalStack {
     /// `None` only while the value is dropped.
     memory: Option<Box<StackMemory>>,
-    before: Before,
+    /// The signal stack that was replaced, if any.
+    before: Option<libc::stack_t>,
     not_send: PhantomData<*const ()>,
 }
-
-/// The signal stack that was replaced, or `None`.
-#[derive(Clone, Copy, Debug)]
-struct Before(Option<libc::stack_t>);
 
 impl SignalStack {
     /// Gives the calling thread a signal stack if it has none, or one that is too small for the
@@ -64,7 +61,7 @@ impl SignalStack {
         let is_enough = |stack: libc::stack_t| {
             stack.ss_size >= frame_bytes() + HANDLER_BYTES && !may_be_unmapped(stack)
         };
-        let before = current().ok()?.0;
+        let before = current().ok()?;
         if before.is_some_and(is_enough) {
             return None;
         }
@@ -112,7 +109,7 @@ impl SignalStack {
 /// For a program whose standard library has not begun. The standard library keeps a stack that it
 /// finds, and reports the overflow of the thread's own stack on it.
 pub(crate) fn install_lasting_signal_stack() {
-    let has_none = matches!(current(), Ok(Before(None)));
+    let has_none = matches!(current(), Ok(None));
     // Larger than the smallest one, so that `install_if_needed` keeps it, too.
     if has_none && let Ok(stack) = SignalStack::install(SMALLEST_BYTES + page_bytes()) {
         std::mem::forget(stack);
@@ -125,10 +122,9 @@ impl Drop for SignalStack {
             return;
         };
         let own = memory.region.start().as_ptr().addr() + page_bytes();
-        let is_current = matches!(current(), Ok(Before(Some(stack))) if stack.ss_sp.addr() == own);
+        let is_current = matches!(current(), Ok(Some(stack)) if stack.ss_sp.addr() == own);
         // SAFETY: a disabled stack is not used, and the earlier one was in use when it was replaced.
-        let is_unused =
-            is_current && unsafe { exchange(&self.before.0.unwrap_or(DISABLED)) }.is_ok();
+        let is_unused = is_current && unsafe { exchange(&self.before.unwrap_or(DISABLED)) }.is_ok();
         if !is_unused {
             REPLACED.add(memory);
         }
@@ -238,7 +234,7 @@ const DISABLED: libc::stack_t = libc::stack_t {
 };
 
 /// Returns the calling thread's signal stack.
-fn current() -> nix::Result<Before> {
+fn current() -> nix::Result<Option<libc::stack_t>> {
     // SAFETY: changes no stack.
     unsafe { exchange(std::ptr::null()) }
 }
@@ -247,14 +243,14 @@ fn current() -> nix::Result<Before> {
 ///
 /// # Safety
 /// - A stack that is not disabled is mapped for as long as the kernel has it.
-unsafe fn exchange(stack: *const libc::stack_t) -> nix::Result<Before> {
+unsafe fn exchange(stack: *const libc::stack_t) -> nix::Result<Option<libc::stack_t>> {
     let mut before = DISABLED;
     // SAFETY: the out-pointer is to a local; by this function's contract.
     Errno::result(unsafe { libc::sigaltstack(stack, &mut before) })?;
     // The kernel reports a stack in use by a flag; it can only be set again without it.
     before.ss_flags &= !libc::SS_ONSTACK;
     let has_stack = before.ss_flags & libc::SS_DISABLE == 0;
-    Ok(Before(has_stack.then_some(before)))
+    Ok(has_stack.then_some(before))
 }
 
 #[cfg(test)]
@@ -262,7 +258,7 @@ mod tests {
     use super::*;
 
     fn size() -> usize {
-        let stack = current().expect("a query").0;
+        let stack = current().expect("a query");
         stack.map_or(0, |stack| stack.ss_size)
     }
 
@@ -282,7 +278,7 @@ mod tests {
     #[test]
     fn thread_without_signal_stack_gets_one() {
         // SAFETY: disables the stack, which nothing uses now.
-        let by_std = unsafe { exchange(&DISABLED) }.expect("disabled").0;
+        let by_std = unsafe { exchange(&DISABLED) }.expect("disabled");
         let stack = SignalStack::install_if_needed().expect("a stack");
         assert_eq!(size(), SMALLEST_BYTES);
         drop(stack);
@@ -302,7 +298,7 @@ mod tests {
                 ss_size: bytes,
             };
             // SAFETY: the memory is mapped until the standard library's stack is restored.
-            let by_std = unsafe { exchange(&stack) }.expect("set").0;
+            let by_std = unsafe { exchange(&stack) }.expect("set");
             let larger = SignalStack::install_if_needed();
             assert_eq!(larger.is_none(), is_kept, "{bytes} bytes");
             assert_eq!(size(), if is_kept { bytes } else { SMALLEST_BYTES });

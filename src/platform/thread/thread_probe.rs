@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::platform::clock::age_of_start_ns;
+use crate::platform::clock::system_clock::age_of_start_ns;
 use crate::platform::identity::{current_process_id, thread_exists};
 use crate::platform::procfs::{
     BlockedAt, may_wait_for_peer, names_kernel_function, parse_all_blocked_signals, parse_blocked,

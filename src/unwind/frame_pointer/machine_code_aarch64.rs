@@ -1,6 +1,6 @@
 //! Decodes the few aarch64 instructions that locate a frame. Each has four bytes.
 
-use crate::unwind::frame_pointer::instructions::{Call, Prologue};
+use crate::unwind::frame_pointer::{Call, Prologue};
 
 pub(crate) const MAX_CALL_BYTES: usize = 4;
 pub(crate) const DIRECT_CALL_BYTES: usize = 4;

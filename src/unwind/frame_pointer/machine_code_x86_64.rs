@@ -1,6 +1,6 @@
 //! Decodes the few x86_64 instructions that locate a frame.
 
-use crate::unwind::frame_pointer::instructions::{Call, Prologue};
+use crate::unwind::frame_pointer::{Call, Prologue};
 
 /// Maximum number of bytes needed to recognize a call instruction.
 pub(crate) const MAX_CALL_BYTES: usize = 7;
@@ -48,16 +48,12 @@ pub(crate) fn has_fixed_frame(code: &[u8]) -> bool {
 
 /// Returns the call instruction that ends with these bytes, before `return_address`.
 pub(crate) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> Option<Call> {
-    if let [.., 0xe8, a, b, c, d] = *bytes {
-        let distance = i32::from_le_bytes([a, b, c, d]);
-        return Some(Call::Direct(
-            return_address.wrapping_add_signed(distance.into()),
-        ));
-    }
-    if let [.., 0xff, 0x15, a, b, c, d] = *bytes {
-        return Some(Call::Through(
-            return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()),
-        ));
+    let [.., a, b, c, d] = *bytes;
+    let target = return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
+    match bytes {
+        [.., 0xe8, _, _, _, _] => return Some(Call::Direct(target)),
+        [.., 0xff, 0x15, _, _, _, _] => return Some(Call::Through(target)),
+        _ => {}
     }
     // A call through a register or memory: the ModRM byte determines the length of the operand.
     let is_call = |code: &[u8]| {
@@ -86,11 +82,7 @@ pub(crate) fn call_with_result(bytes: &[u8], address: u64) -> Option<u64> {
     let moved = bytes
         .strip_prefix(&[0x48, 0x89, 0xc7])
         .or_else(|| bytes.strip_prefix(&[0x89, 0xc7]))?;
-    let [0xe8, a, b, c, d, rest @ ..] = moved else {
-        return None;
-    };
-    let end = address + (bytes.len() - rest.len()) as u64;
-    Some(end.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
+    at_distance(bytes, address, moved.strip_prefix(&[0xe8])?)
 }
 
 /// Returns the address of the word that holds the target of an indirect jump, as in a procedure
@@ -99,11 +91,15 @@ pub(crate) fn jump_through(bytes: &[u8], address: u64) -> Option<u64> {
     const BND: [u8; 1] = [0xf2];
     let code = bytes.strip_prefix(&ENDBR64).unwrap_or(bytes);
     let code = code.strip_prefix(&BND).unwrap_or(code);
-    let [0xff, 0x25, a, b, c, d, rest @ ..] = code else {
-        return None;
-    };
+    at_distance(bytes, address, code.strip_prefix(&[0xff, 0x25])?)
+}
+
+/// Returns the address at the distance that `operand` begins with, counted from the end of the
+/// distance. The code at `address` is `bytes`, which end with `operand`.
+fn at_distance(bytes: &[u8], address: u64, operand: &[u8]) -> Option<u64> {
+    let (distance, rest) = operand.split_first_chunk()?;
     let end = address + (bytes.len() - rest.len()) as u64;
-    Some(end.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
+    Some(end.wrapping_add_signed(i32::from_le_bytes(*distance).into()))
 }
 
 /// Number of bytes from a function's start that [`prologue`] reads.

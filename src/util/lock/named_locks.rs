@@ -36,10 +36,6 @@ type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ForkSafe<parking_l
 #[repr(u8)]
 pub(crate) enum LockRank {
     Lifecycle = 0,
-    #[cfg_attr(
-        all(test, loom),
-        expect(dead_code, reason = "loom's mutex has no rank")
-    )]
     Ps = 1,
     ThreadRegistry = 2,
     SessionData = 3,
@@ -160,16 +156,21 @@ impl LockInfo {
         Held(bit)
     }
 
-    /// Takes the lock exclusively by `lock`, and notes this thread as its owner.
-    fn own<G>(&self, lock: impl FnOnce() -> G) -> NamedGuard<'_, G> {
+    /// Takes the lock by `lock`.
+    fn hold<G>(&self, lock: impl FnOnce() -> G) -> NamedGuard<'_, G> {
         let held = self.enter();
-        let inner = lock();
-        self.owner.store(Self::current_thread(), Ordering::Relaxed);
         NamedGuard {
             info: self,
-            inner,
+            inner: lock(),
             _held: held,
         }
+    }
+
+    /// Takes the lock exclusively by `lock`, and notes this thread as its owner.
+    fn own<G>(&self, lock: impl FnOnce() -> G) -> NamedGuard<'_, G> {
+        let guard = self.hold(lock);
+        self.owner.store(Self::current_thread(), Ordering::Relaxed);
+        guard
     }
 
     fn clear_owner(&self) {
@@ -296,13 +297,7 @@ impl<T> NamedRwLock<T> {
 
     #[doc(alias = "LockShared")]
     pub(crate) fn lock_shared(&self) -> NamedGuard<'_, RwLockReadGuard<'_, T>> {
-        let held = self.info.enter();
-        let inner = self.inner.read();
-        NamedGuard {
-            info: &self.info,
-            inner,
-            _held: held,
-        }
+        self.info.hold(|| self.inner.read())
     }
 
     #[doc(alias = "LockExclusive")]

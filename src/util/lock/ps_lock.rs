@@ -54,8 +54,7 @@ mod loom_mutex {
 #[doc(alias = "PSLockRef")]
 #[derive(Debug)]
 pub(crate) struct PsLock {
-    #[expect(dead_code, reason = "held for its drop")]
-    guard: Guard<'static, ()>,
+    _guard: Guard<'static, ()>,
     own_thread: PhantomData<*const ()>,
 }
 
@@ -66,7 +65,7 @@ impl PsLock {
     /// caller may hold is the life-cycle lock.
     pub(crate) fn acquire() -> Self {
         Self {
-            guard: PS_MUTEX.lock(),
+            _guard: PS_MUTEX.lock(),
             own_thread: PhantomData,
         }
     }

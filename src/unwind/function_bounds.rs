@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-use object::elf::FileHeader64;
-use object::read::elf::{ElfFile64, ElfSymbol64, SectionHeader, Sym, SymbolTable};
+use object::read::elf::{ElfFile64, ElfSymbol64, SectionHeader, Sym};
 use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
 use crate::platform::{ModuleImage, SharedFile, on_own_descriptors};
@@ -94,7 +93,9 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     let symbols = [elf.symbols(), elf.dynamic_symbols()];
     for (table, symbols) in tables.into_iter().zip(symbols) {
         // Read as a whole: `symbol.name()` would read the file, and allocate, for each name.
-        let names = names_of(&elf, table, &file).unwrap_or_default();
+        let names = elf.elf_section_table().section(table.string_section());
+        let names = names.and_then(|section| section.data(NativeEndian, &file));
+        let names: &[u8] = names.unwrap_or_default();
         let is_function = |symbol: &ElfSymbol64<'_, '_, NativeEndian, _>| {
             symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0
         };
@@ -132,17 +133,6 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     })
 }
 
-/// Returns the names of a symbol table's symbols, one after the other. Returns `None` if the table
-/// has no names, or if there is not enough memory for them.
-fn names_of<'data>(
-    elf: &ElfFile64<'data, NativeEndian, &'data ReadCache<SharedFile>>,
-    symbols: &SymbolTable<'data, FileHeader64<NativeEndian>, &'data ReadCache<SharedFile>>,
-    file: &'data ReadCache<SharedFile>,
-) -> Option<&'data [u8]> {
-    let section = elf.elf_section_table().section(symbols.string_section());
-    section.ok()?.data(NativeEndian, file).ok()
-}
-
 /// Returns the name that begins at `offset`; an empty text without a name there.
 fn name_at(names: &[u8], offset: u32) -> &str {
     let name = names.get(offset as usize..).unwrap_or_default();
@@ -173,7 +163,7 @@ fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Option<Vec<(u64, u64)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unwind::modules::module_table::ModuleTable;
+    use crate::unwind::module_table::ModuleTable;
 
     #[test]
     fn without_overlaps_compares_all_functions() {

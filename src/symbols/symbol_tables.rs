@@ -1,22 +1,83 @@
-//! Names of PLT entries: the short pieces of code through which a module calls functions of other
-//! modules. No symbol covers them.
-//!
-//! An entry jumps to the address in a slot of the global offset table. A relocation says whose
-//! address the loader puts there.
+//! Names from the tables in a module that list its symbols and relocations: public names of
+//! functions, names of PLT entries, and the functions of a module without a file.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+use object::elf::{FileHeader64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+use object::read::elf::ElfFile;
 use object::{
-    Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags,
-    RelocationTarget,
+    Architecture, NativeEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
+    RelocationFlags, RelocationTarget, SymbolKind, SymbolMap, SymbolMapName, SymbolScope,
 };
 
 use crate::symbols::demangle::{demangled, without_default_version};
+use crate::symbols::module_files::ObjectFile;
 use crate::symbols::names::{AddressName, FrameName, SymbolPlace};
-use crate::symbols::object_file::ObjectFile;
+use crate::unwind::LoadedModule;
+use crate::util::SharedSort;
+
+/// The public names of a file's functions whose symbol has an internal name, by address in the
+/// file: `read` for `__GI___libc_read`. `None` for a function without a public name.
+pub(super) struct PublicNames<'a>(HashMap<u64, Option<&'a str>>);
+
+impl<'a> PublicNames<'a> {
+    /// Reads the symbols by which other programs call the functions. A separate debug file has them
+    /// in its symbol table, because its dynamic symbols have no content.
+    pub(super) fn of(object: &ObjectFile<'a>, symbols: &SymbolMap<SymbolMapName<'a>>) -> Self {
+        let internal = symbols.symbols().iter();
+        let internal = internal.filter(|symbol| is_reserved(symbol.name()));
+        let mut names: HashMap<u64, Option<&'a str>> =
+            internal.map(|symbol| (symbol.address(), None)).collect();
+        for symbol in object.dynamic_symbols().chain(object.symbols()) {
+            let Some(known) = names.get_mut(&symbol.address()) else {
+                continue;
+            };
+            let is_public = symbol.is_definition()
+                && symbol.kind() == SymbolKind::Text
+                && symbol.scope() == SymbolScope::Dynamic;
+            let Some(name) = symbol.name().ok().filter(|_| is_public) else {
+                continue;
+            };
+            let name = without_default_version(name);
+            if name.is_empty() || name.starts_with('_') {
+                continue;
+            }
+            // The choice must not depend on the order of the table.
+            *known = Some(known.map_or(name, |known| known.min(name)));
+        }
+        Self(names)
+    }
+
+    /// Returns the public name of a symbol with an internal name.
+    pub(super) fn instead_of(&self, symbol: &SymbolMapName<'_>) -> Option<&'a str> {
+        self.0.get(&symbol.address()).copied().flatten()
+    }
+}
+
+/// Returns whether the C standard reserves a name for the compiler and the C library.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with("__")
+}
+
+/// Makes one frame of a C library function that the debug information shows as inlined into itself.
+/// Compilers split a function into a short part and the rest, and inline the short part into callers,
+/// of which the function's other names are some.
+pub(super) fn merge_function_inlined_into_itself(names: &mut Vec<FrameName>) {
+    // The prefix by which glibc names a function for its own calls.
+    let without_prefix = |name: &FrameName| {
+        let name = name.function.as_str();
+        name.strip_prefix("__GI_").unwrap_or(name).to_owned()
+    };
+    if let [.., inner, outermost] = names.as_slice()
+        && is_reserved(&outermost.function)
+        && without_prefix(inner) == without_prefix(outermost)
+    {
+        // The inner one has the line that was running.
+        names.pop();
+    }
+}
 
 /// The sections with entries: for calls that the loader binds late, for calls in programs with
 /// branch protection, and for calls that it binds early.
@@ -32,6 +93,10 @@ const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const JUMP: [u8; 2] = [0xff, 0x25];
 
 /// The PLT entries of one file for x86_64. Other files have none here.
+///
+/// A PLT entry is a short piece of code through which a module calls a function of another one. No
+/// symbol covers it. It jumps to the address in a slot of the global offset table. A relocation
+/// says whose address the loader puts there.
 pub(super) struct PltNames<'a> {
     file: &'a [u8],
     sections: Vec<PltSection<'a>>,
@@ -142,10 +207,97 @@ fn functions_by_slot(file: &[u8]) -> HashMap<u64, &str> {
     functions().unwrap_or_default()
 }
 
+/// Functions of modules without a file: sorted address ranges with names, from the dynamic symbol
+/// table. The vDSO is such a module, in which a program that reads the clock spends time.
+#[derive(Debug, Default)]
+pub(super) struct MappedSymbols {
+    functions: Vec<(u64, u64, String)>,
+}
+
+impl MappedSymbols {
+    pub(super) fn of(modules: &[LoadedModule]) -> Self {
+        let mut functions = Vec::new();
+        for module in modules {
+            let Some(memory) = module.image.memory else {
+                continue;
+            };
+            let Ok(elf) = ElfFile::<FileHeader64<NativeEndian>, _>::parse(memory) else {
+                continue;
+            };
+            for symbol in elf
+                .dynamic_symbols()
+                .filter(|symbol| symbol.is_definition() && symbol.size() > 0)
+            {
+                if let Ok(name) = symbol.name() {
+                    let start = module.image.bias.wrapping_add(symbol.address());
+                    functions.push((start, start + symbol.size(), name.to_owned()));
+                }
+            }
+        }
+        // If a function has two names, the public one, without the prefix, comes first.
+        functions.shared_sort_by_cached_key(|(start, end, name)| {
+            (*start, *end, name.starts_with("__"), name.clone())
+        });
+        functions.dedup_by_key(|(start, ..)| *start);
+        Self { functions }
+    }
+
+    pub(super) fn name_at(&self, address: u64) -> Option<&str> {
+        let after = self
+            .functions
+            .partition_point(|(start, ..)| *start <= address);
+        let (_, end, name) = self.functions.get(after.checked_sub(1)?)?;
+        (address < *end).then_some(name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::platform::TestFolder;
+    use crate::unwind::ModuleTable;
+
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn functions_of_the_c_library_have_public_names() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+        let path = maps
+            .lines()
+            .filter_map(|line| Some(&line[line.find('/')?..]))
+            .find(|path| path.ends_with("/libc.so.6"))
+            .expect("the C library");
+        let bytes = std::fs::read(path).expect("the C library's file");
+        let object = ObjectFile::parse(&*bytes).expect("an ELF file");
+        let symbols = object.symbol_map();
+        let names = PublicNames::of(&object, &symbols);
+        for public in ["read", "write", "poll", "close"] {
+            let address = object
+                .dynamic_symbols()
+                .find(|symbol| symbol.name() == Ok(public))
+                .expect("a symbol")
+                .address();
+            let symbol = symbols.containing(address).expect("a symbol");
+            let name = names.instead_of(symbol).unwrap_or(symbol.name());
+            assert_eq!(without_default_version(name), public);
+        }
+    }
+
+    #[test]
+    fn only_reserved_names_are_merged_with_themselves() {
+        let merged = |functions: &[&str]| -> Vec<String> {
+            let names = functions.iter().map(|name| FrameName::name_only(name));
+            let mut names: Vec<FrameName> = names.collect();
+            merge_function_inlined_into_itself(&mut names);
+            names.into_iter().map(|name| name.function).collect()
+        };
+        for same in ["__GI___libc_read", "__libc_read"] {
+            assert_eq!(merged(&[same, "__libc_read"]), [same]);
+            assert_eq!(merged(&["copy", same, "__libc_read"]), ["copy", same]);
+        }
+        for kept in [&["walk", "walk"][..], &["__a", "__b"], &["__a"], &[]] {
+            assert_eq!(merged(kept), kept);
+        }
+    }
 
     /// Returns the names of a library's PLT entries.
     fn entries(library: &str, flags: &[&str]) -> Vec<String> {
@@ -207,5 +359,22 @@ mod tests {
         if let Some(end) = ends.max() {
             assert_eq!(names.name_at(end), None);
         }
+    }
+
+    #[test]
+    fn vdso_clock_function_has_a_name() {
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let symbols = MappedSymbols::of(&table.all());
+        let (start, end, name) = symbols
+            .functions
+            .iter()
+            .find(|(.., name)| name.contains("clock_gettime"))
+            .expect("the clock");
+        assert_eq!(
+            (symbols.name_at(*start), symbols.name_at(end - 1)),
+            (Some(name.as_str()), Some(name.as_str()))
+        );
+        assert_eq!(symbols.name_at(0), None);
     }
 }

@@ -4,26 +4,25 @@
 //! process is killed. Otherwise, it has a temporary name in the same folder, and the process holds
 //! its lock. If the process is killed, the lock is free, and [`remove_stale_files`] removes the
 //! file during a later save.
-//!
-//! [`remove_stale_files`]: super::remove_stale_files
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, OFlag, fallocate};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statvfs::fstatvfs;
-use nix::unistd::linkat;
+use nix::unistd::{geteuid, linkat};
 
-use crate::platform::identity::without_write_signals;
-use crate::platform::output::copying::{copy_all, is_same_file};
-use crate::platform::output::links::folder_of;
-use crate::platform::output::temporary_name::TemporaryName;
-use crate::platform::shared_file::SharedFile;
+use crate::platform::existing_file::{copy_all, folder_of, is_same_file};
+use crate::platform::identity::{current_process_id, without_write_signals};
+use crate::platform::shared_file::{SharedFile, SharedFolder};
 
 /// Number of attempts to create a file with a temporary name. Each fails only if a concurrent
 /// cleanup of the folder meets the file before it is locked.
@@ -228,9 +227,8 @@ impl TemporaryFile {
 
     /// Returns whether `path` names this file.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let own = self.file.get().and_then(File::metadata);
         let named = std::fs::symlink_metadata(path);
-        own.is_ok_and(|own| named.is_ok_and(|named| is_same_file(&own, &named)))
+        self.file.get().is_ok() && named.is_ok_and(|named| self.file.is_file_of(&named))
     }
 
     fn publish_copy(&self, path: &Path) -> io::Result<()> {
@@ -269,13 +267,9 @@ impl Write for TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        let Some(name) = &self.name else {
-            return;
-        };
         // Another process may have moved this file and created one of that name.
-        let own = self.file.get().and_then(File::metadata);
-        if let (Ok(own), Ok(named)) = (own, std::fs::symlink_metadata(name))
-            && is_same_file(&own, &named)
+        if let Some(name) = &self.name
+            && self.is_at(name)
         {
             let _ = std::fs::remove_file(name);
         }
@@ -299,20 +293,117 @@ fn link_in_proc(file: &File) -> PathBuf {
 /// Returns whether the kernel's link is accessible. It is not without `/proc`, nor in a process
 /// that has given up the superuser's rights.
 fn has_link_in_proc(file: &SharedFile) -> bool {
-    let Ok(file) = file.get() else {
-        return false;
-    };
-    match (file.metadata(), std::fs::metadata(link_in_proc(file))) {
-        (Ok(own), Ok(linked)) => is_same_file(&own, &linked),
-        _ => false,
+    let linked = file
+        .get()
+        .and_then(|file| std::fs::metadata(link_in_proc(file)));
+    linked.is_ok_and(|linked| file.is_file_of(&linked))
+}
+
+const PREFIX: &str = ".gekkota-";
+const EMPTY_SUFFIX: &str = ".new";
+const FILLED_SUFFIX: &str = ".tmp";
+
+/// The file that a temporary name belongs to. The name does not depend on that of the saved file,
+/// which may be as long as the file system allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TemporaryName {
+    /// A file that is still empty.
+    Empty,
+    /// The file with this inode. A copy of the file, or one restored from a backup, has another
+    /// inode, so it does not count as temporary.
+    Inode(u64),
+}
+
+impl TemporaryName {
+    /// Returns a file name that no other file has: it contains the process, the time and a serial
+    /// number.
+    fn new_text(self) -> String {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let process = current_process_id().to_number();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_nanos();
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        match self {
+            Self::Empty => format!("{PREFIX}{process}-{now}-{serial}{EMPTY_SUFFIX}"),
+            Self::Inode(inode) => {
+                format!("{PREFIX}{process}-{now}-{serial}-{inode}{FILLED_SUFFIX}")
+            }
+        }
     }
+
+    /// Parses a file name. Returns `None` for a name of another form.
+    fn parse(name: &OsStr) -> Option<Self> {
+        let name = name.to_str()?.strip_prefix(PREFIX)?;
+        let numbers = |name: &str| -> Option<Vec<u64>> {
+            let parts = name.split('-');
+            parts.map(|part| part.parse().ok()).collect()
+        };
+        if let Some(name) = name.strip_suffix(EMPTY_SUFFIX) {
+            return (numbers(name)?.len() == 3).then_some(Self::Empty);
+        }
+        match numbers(name.strip_suffix(FILLED_SUFFIX)?)?[..] {
+            [_, _, _, inode] => Some(Self::Inode(inode)),
+            _ => None,
+        }
+    }
+}
+
+/// Maximum number of files to look at, so that a folder with very many files does not delay a save.
+const MAX_FILES: usize = 10_000;
+
+/// Removes the temporary files in the folder of `path` whose processes have ended. Best effort: an
+/// error leaves a file where it is.
+///
+/// A file is removed only if it is proved to be a temporary one, and stale:
+///
+/// - it has a name of [`TemporaryName`], and is the file with the inode that the name contains, or
+///   an empty one;
+/// - it is a regular file of this user with no other name;
+/// - no process holds its lock. The process that creates such a file holds its lock until it ends.
+pub(crate) fn remove_stale_files(path: &Path) {
+    let folder = folder_of(path);
+    let Ok(names) = SharedFolder::open(folder) else {
+        return;
+    };
+    for file in names.take(MAX_FILES) {
+        if let Some(name) = TemporaryName::parse(&file) {
+            let _ = remove_if_stale(&folder.join(&file), name);
+        }
+    }
+}
+
+fn remove_if_stale(path: &Path, name: TemporaryName) -> Option<()> {
+    // Does not even open a file of another user, who may have put it there as a trap.
+    is_temporary(&std::fs::symlink_metadata(path).ok()?, name).then_some(())?;
+    // Some network file systems lock only files that are open for writing.
+    let mut options = OpenOptions::new();
+    let file = SharedFile::open_no_link(options.read(true).write(true), path);
+    let locked = file.ok()?.lock()?;
+    locked.is_locked().then_some(())?;
+    // Under the lock, and again: the process may have filled, published or removed the file.
+    let now = locked.get().ok()?.metadata().ok()?;
+    let named = std::fs::symlink_metadata(path).ok()?;
+    if is_temporary(&now, name) && is_same_file(&now, &named) {
+        std::fs::remove_file(path).ok()?;
+    }
+    Some(())
+}
+
+fn is_temporary(metadata: &Metadata, name: TemporaryName) -> bool {
+    let is_named_after_it = match name {
+        TemporaryName::Empty => metadata.len() == 0,
+        TemporaryName::Inode(inode) => metadata.ino() == inode,
+    };
+    is_named_after_it
+        && metadata.is_file()
+        && metadata.uid() == geteuid().as_raw()
+        && metadata.nlink() == 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::platform::TestFolder;
-    use crate::platform::output::remove_stale_files;
 
     fn names(folder: &TestFolder) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder.path())
@@ -353,5 +444,69 @@ mod tests {
         temporary.publish_copy(&path).expect("published");
         assert_eq!(std::fs::read(&path).expect("the file"), b"whole");
         assert_eq!(names(&folder), [path]);
+    }
+
+    #[test]
+    fn parse_accepts_only_names_of_new_text() {
+        for name in [TemporaryName::Empty, TemporaryName::Inode(u64::MAX)] {
+            let text = name.new_text();
+            assert_eq!(
+                TemporaryName::parse(OsStr::new(&text)),
+                Some(name),
+                "{text}"
+            );
+            assert_ne!(name.new_text(), text, "each name is new");
+        }
+        for other in [
+            "",
+            ".gekkota-.tmp",
+            ".gekkota-1-2-3.tmp",
+            ".gekkota-1-2-3-4.new",
+            ".gekkota-1-2-3-x.tmp",
+            ".gekkota-1-2-3-4-5.tmp",
+            "x.gekkota-1-2-3-4.tmp",
+            ".gekkota-1-2-3-4.tmp.json",
+        ] {
+            assert_eq!(TemporaryName::parse(OsStr::new(other)), None, "{other}");
+        }
+    }
+
+    /// Returns whether a file with this content, moved to the name that `name` returns for its
+    /// inode, survives a cleanup.
+    fn survives(
+        folder: &TestFolder,
+        content: &str,
+        name: impl FnOnce(u64) -> TemporaryName,
+    ) -> bool {
+        let path = folder.path().join("file");
+        std::fs::write(&path, content).expect("written");
+        let inode = std::fs::metadata(&path).expect("the file").ino();
+        let renamed = folder.path().join(name(inode).new_text());
+        std::fs::rename(&path, &renamed).expect("renamed");
+        remove_stale_files(&folder.path().join("p.json"));
+        renamed.exists()
+    }
+
+    #[test]
+    fn remove_stale_files_removes_only_proved_ones() {
+        let folder = TestFolder::new("proved-files");
+        assert!(!survives(&folder, "begun", TemporaryName::Inode));
+        assert!(!survives(&folder, "", |_| TemporaryName::Empty));
+        assert!(survives(&folder, "begun", |inode| TemporaryName::Inode(
+            inode + 1
+        )));
+        assert!(survives(&folder, "begun", |_| TemporaryName::Empty));
+    }
+
+    #[test]
+    fn remove_stale_files_keeps_a_file_with_another_name() {
+        let folder = TestFolder::new("named-files");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "content").expect("written");
+        let inode = std::fs::metadata(&path).expect("the file").ino();
+        let second = folder.path().join(TemporaryName::Inode(inode).new_text());
+        std::fs::hard_link(&path, &second).expect("a second name");
+        remove_stale_files(&path);
+        assert!(second.exists());
     }
 }

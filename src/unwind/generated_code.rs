@@ -1,14 +1,105 @@
-//! Reads `/tmp/perf-PID.map`, in which language runtimes list their generated code for `perf`.
+//! The unwinder's view of generated code: the registered ranges, and `/tmp/perf-PID.map`, in which
+//! language runtimes list their generated code for `perf`.
 //!
-//! Each line is `START SIZE name`, with hexadecimal numbers. Runtimes append lines while they run,
-//! so each poll reads only new lines, up to a limit.
+//! Each line of that file is `START SIZE name`, with hexadecimal numbers. Runtimes append lines
+//! while they run, so each poll reads only new lines, up to a limit.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::platform::{OwnFile, SharedFile, open_own_file, process_start};
-use crate::types::{ProcessId, TimeStamp};
-use crate::unwind::generated::code_map::{CodeMap, GeneratedCode};
+use crate::platform::{current_process_id, monotonic_now, open_own_file, process_start};
+use crate::types::TimeStamp;
+use crate::unwind::code_map::{CodeMap, GeneratedCode};
+use crate::unwind::code_ranges::registered_code_at;
+
+/// The registered ranges, which each lookup reads under their lock, and the perf map, which lookups
+/// of addresses outside of all modules also read.
+#[derive(Debug)]
+pub(crate) struct KnownCode {
+    perf_map: PerfMap,
+    perf_map_changed: bool,
+}
+
+impl KnownCode {
+    pub(crate) fn new() -> Self {
+        let path = format!("/tmp/perf-{}.map", current_process_id().to_number());
+        Self {
+            perf_map: PerfMap::at(path.into()),
+            perf_map_changed: false,
+        }
+    }
+
+    /// Limits the size of the perf map in memory, in bytes.
+    pub(crate) fn limit_perf_map(&mut self, max_bytes: u64) {
+        self.perf_map.max_code_bytes = max_bytes;
+    }
+
+    /// Returns the size of the perf map in memory, and how much of its file is left out because a
+    /// maximum is reached, in bytes.
+    pub(crate) fn perf_map_bytes(&self) -> (u64, u64) {
+        (self.perf_map.code_bytes, self.perf_map.left_out_bytes)
+    }
+
+    /// Returns the generated code at an address. `may_poll` allows reading the perf map.
+    pub(crate) fn find(&mut self, address: u64, may_poll: bool) -> Option<Arc<GeneratedCode>> {
+        let registered = registered_code_at(address).filter(|code| code.is_live());
+        if registered.is_some() {
+            return registered;
+        }
+        let is_listed = self.perf_map.code.find(address).is_some();
+        if !is_listed && may_poll {
+            self.perf_map_changed |= self.perf_map.poll(monotonic_now());
+        }
+        self.perf_map.code.find(address).cloned()
+    }
+
+    /// Returns the code that the perf map lists, if it grew since the last call.
+    pub(crate) fn changed_perf_map(&mut self) -> Option<CodeMap> {
+        std::mem::take(&mut self.perf_map_changed).then(|| self.perf_map.code.clone())
+    }
+}
+
+/// Generated code with its names, as of one moment. Samples of a session may lie in it.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct NamedCode {
+    registered: CodeMap,
+    perf_map: CodeMap,
+}
+
+impl NamedCode {
+    /// Creates a map with one range.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn of_range(range: std::ops::Range<u64>) -> Self {
+        Self::new(CodeMap::of_range(range), CodeMap::default())
+    }
+
+    /// Creates the map of a process that has ended, from ranges with their names and the numbers of
+    /// their script functions. A later range covers the earlier ones that it overlaps.
+    pub(crate) fn of_past_process(
+        ranges: impl Iterator<Item = (std::ops::Range<u64>, String, Option<u32>)>,
+    ) -> Self {
+        let mut registered = CodeMap::default();
+        for (range, name, script) in ranges {
+            drop(registered.put(GeneratedCode::new(range, &name, script)));
+        }
+        Self::new(registered, CodeMap::default())
+    }
+
+    pub(crate) fn new(registered: CodeMap, perf_map: CodeMap) -> Self {
+        Self {
+            registered,
+            perf_map,
+        }
+    }
+
+    /// Returns the code at an address. Registered ranges cover those of the perf map.
+    pub(crate) fn find(&self, address: u64) -> Option<&GeneratedCode> {
+        let registered = self.registered.find(address);
+        let found = registered.or_else(|| self.perf_map.find(address));
+        found.map(|code| &**code)
+    }
+}
 
 /// Minimum time between two polls of the file, in ns.
 const POLL_INTERVAL_NS: u64 = 100_000_000;
@@ -23,10 +114,10 @@ const CLOCK_TOLERANCE_MS: f64 = 1000.0;
 
 /// The generated code that the file has listed so far.
 #[derive(Debug)]
-pub(crate) struct PerfMap {
+struct PerfMap {
     path: PathBuf,
     code: CodeMap,
-    /// Size of the code in memory, in bytes, and its maximum.
+    /// Size of the code in memory, in bytes, and its maximum. Lines beyond it are not read.
     code_bytes: u64,
     max_code_bytes: u64,
     /// Number of bytes read, up to the end of a line.
@@ -40,13 +131,6 @@ pub(crate) struct PerfMap {
 }
 
 impl PerfMap {
-    pub(crate) fn of_process(process: ProcessId) -> Self {
-        Self::at(PathBuf::from(format!(
-            "/tmp/perf-{}.map",
-            process.to_number()
-        )))
-    }
-
     fn at(path: PathBuf) -> Self {
         Self {
             path,
@@ -60,28 +144,9 @@ impl PerfMap {
         }
     }
 
-    /// Limits the size of the code in memory, in bytes. Lines beyond it are not read.
-    pub(crate) fn limit(&mut self, max_code_bytes: u64) {
-        self.max_code_bytes = max_code_bytes;
-    }
-
-    pub(crate) fn code(&self) -> &CodeMap {
-        &self.code
-    }
-
-    /// Returns the size of the code in memory, in bytes.
-    pub(crate) fn code_bytes(&self) -> u64 {
-        self.code_bytes
-    }
-
-    /// Returns how many bytes of the file are left out, because a maximum is reached.
-    pub(crate) fn left_out_bytes(&self) -> u64 {
-        self.left_out_bytes
-    }
-
     /// Reads new lines, unless the last poll was less than [`POLL_INTERVAL_NS`] ago. Returns true
     /// if there was a valid one.
-    pub(crate) fn poll(&mut self, now: TimeStamp) -> bool {
+    fn poll(&mut self, now: TimeStamp) -> bool {
         if now < self.next_poll {
             return false;
         }
@@ -97,16 +162,13 @@ impl PerfMap {
 
     /// Reads the next part of the file and returns the number of valid lines.
     fn read_more(&mut self) -> Option<u64> {
-        let OwnFile {
-            mut file,
-            bytes,
-            modified_ms,
-        } = open_own_file(&self.path)?;
+        let mut own = open_own_file(&self.path)?;
+        let bytes = own.bytes;
         let begin_ms = self.begin_ms.get_or_insert_with(|| match process_start() {
             start if start.is_known => start.epoch_ms - CLOCK_TOLERANCE_MS,
             _ => f64::MIN,
         });
-        if modified_ms < *begin_ms {
+        if own.modified_ms < *begin_ms {
             return None;
         }
         if bytes < self.read_bytes {
@@ -120,7 +182,10 @@ impl PerfMap {
         if bytes == self.read_bytes || is_full {
             return None;
         }
-        let text = self.read_part(&mut file)?;
+        own.file.seek(SeekFrom::Start(self.read_bytes)).ok()?;
+        let mut text = Vec::new();
+        let mut part = own.file.take(MAX_BYTES_PER_POLL);
+        part.read_to_end(&mut text).ok()?;
         let Some(end) = text.iter().rposition(|&byte| byte == b'\n') else {
             // Skip a line that is longer than one poll; an incomplete line is read again later.
             self.read_bytes += if text.len() as u64 == MAX_BYTES_PER_POLL {
@@ -142,13 +207,6 @@ impl PerfMap {
             drop(self.code.put(code));
         }
         Some(lines)
-    }
-
-    fn read_part(&self, file: &mut SharedFile) -> Option<Vec<u8>> {
-        file.seek(SeekFrom::Start(self.read_bytes)).ok()?;
-        let mut text = Vec::new();
-        file.take(MAX_BYTES_PER_POLL).read_to_end(&mut text).ok()?;
-        Some(text)
     }
 }
 
@@ -218,7 +276,7 @@ mod tests {
             map.poll(now)
         };
         let name =
-            |map: &PerfMap, address| map.code().find(address).map(|code| code.name.to_string());
+            |map: &PerfMap, address| map.code.find(address).map(|code| code.name.to_string());
         assert!(!poll(&mut map), "no file");
         write("1000 10 one\nnonsense\n2000 10 tw", false);
         assert!(poll(&mut map));
@@ -251,9 +309,9 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&path);
         let set = file.and_then(|file| file.set_modified(std::time::SystemTime::now()));
         set.expect("a new file");
-        map.limit(1);
+        map.max_code_bytes = 1;
         assert!(!poll(&mut map));
-        assert_eq!((map.left_out_bytes(), name(&map, 0x4000)), (13, None));
+        assert_eq!((map.left_out_bytes, name(&map, 0x4000)), (13, None));
         std::fs::remove_file(&path).expect("remove");
     }
 }

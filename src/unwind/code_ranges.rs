@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 
 use crate::platform::monotonic_now;
 use crate::types::{KeptLimits, TimeStamp};
-use crate::unwind::generated::code_map::{CodeMap, GeneratedCode};
+use crate::unwind::code_map::{CodeMap, GeneratedCode};
 use crate::util::{Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character};
 
 /// Maximum length of a name, in bytes; a longer one is truncated.

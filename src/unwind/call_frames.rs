@@ -13,12 +13,11 @@ use gimli::{
 };
 
 use crate::platform::ModuleImage;
-use crate::unwind::cfi::rule::{FrameOffsets, Rule};
-use crate::unwind::native_stack::StackCopy;
-use crate::unwind::register_file::{
-    EXCEPTION_DATA, FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP,
+use crate::unwind::native_stack::{
+    EXCEPTION_DATA, FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP, StackCopy,
     strip_pointer_signature,
 };
+use crate::unwind::rules::{FrameOffsets, Rule};
 
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
 type Row = UnwindTableRow<usize>;
@@ -203,19 +202,16 @@ fn saves_exception_data(row: &Row) -> bool {
 /// Converts a row to a rule, if a rule can express it.
 fn to_rule(row: &Row) -> Option<Rule> {
     let words = |bytes: i64| (bytes % 8 == 0).then_some(bytes / 8);
+    let saved_at = |bytes| i16::try_from(words(bytes)?).ok().filter(|&at| at != 0);
     let return_address = match row.register(RETURN_ADDRESS) {
         Some(RegisterRule::Undefined) => return Some(Rule::Root),
-        Some(RegisterRule::Offset(bytes)) => i16::try_from(words(bytes)?)
-            .ok()
-            .filter(|&words| words != 0)?,
+        Some(RegisterRule::Offset(bytes)) => saved_at(bytes)?,
         None | Some(RegisterRule::SameValue) if HAS_LINK_REGISTER => 0,
         _ => return None,
     };
     let fp = match row.register(FP) {
         None | Some(RegisterRule::SameValue) => 0,
-        Some(RegisterRule::Offset(bytes)) => i16::try_from(words(bytes)?)
-            .ok()
-            .filter(|&words| words != 0)?,
+        Some(RegisterRule::Offset(bytes)) => saved_at(bytes)?,
         _ => return None,
     };
     if row.register(SP).is_some() {

@@ -6,8 +6,8 @@
 //! change, an address in such a range is not trusted.
 //!
 //! Samples get their names even later. The sampler thread, which also updates this table, writes
-//! each sample with the number of the list of modules with which it was unwound.
-//! `module_history.rs` keeps the modules of earlier lists.
+//! each sample with the number of the list of modules with which it was unwound. The table
+//! remembers the modules of earlier lists.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,12 +15,31 @@ use std::sync::Arc;
 
 use crate::platform::{ModuleChanges, ModuleImage, list_modules, module_changes, monotonic_now};
 use crate::types::TimeStamp;
-use crate::unwind::modules::loaded_module::{LoadedModule, is_same_module};
-use crate::unwind::modules::module_history::{AddressMeaning, ModuleHistory};
 
 /// Maximum number of doubtful ranges. Beyond it the oldest is dropped. In a stack captured before
 /// the change of the dropped range, every module that can be unloaded is then doubtful.
 const MAX_DOUBTFUL_RANGES: usize = 1024;
+/// Maximum number of remembered module lifetimes. Addresses in older ones get no names.
+const MAX_LIFETIMES: usize = 512;
+
+/// A module of the session.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedModule {
+    pub(crate) image: Arc<ModuleImage>,
+    /// Whether the module was unloaded, so that its addresses may belong to other code now.
+    pub(crate) unloaded: bool,
+}
+
+/// Meaning of a sample's address, compared with the list of all modules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AddressMeaning {
+    /// The address has the meaning that this list gives it.
+    Same,
+    /// The address lay in a module that was replaced later, at least in part, given by its number.
+    Replaced(usize),
+    /// The address lay in a different module, which is no longer known.
+    Unknown,
+}
 
 /// A loaded module.
 #[derive(Clone, Debug)]
@@ -30,13 +49,13 @@ struct PresentModule {
     from: u64,
 }
 
-/// Ranges where other code was, or may have been, before a time.
-#[derive(Clone, Debug, Default)]
-struct DoubtfulRanges {
-    /// The ranges with the time of their change, oldest first.
-    ranges: VecDeque<(Range<u64>, TimeStamp)>,
-    /// Time before which the ranges are not known.
-    since: TimeStamp,
+/// The time during which a module was loaded at one address.
+#[derive(Clone, Debug)]
+struct ModuleLifetime {
+    /// The module, without its unwind sections.
+    image: Arc<ModuleImage>,
+    /// Numbers of the lists that contained the module.
+    lists: Range<u64>,
 }
 
 /// All modules that samples of the session may lie in.
@@ -53,25 +72,19 @@ pub(crate) struct ModuleTable {
     number: u64,
     /// Sorted by address, without overlaps.
     loaded: Vec<PresentModule>,
-    history: ModuleHistory,
+    /// The lifetimes of unloaded modules, in the order of unloading.
+    history: VecDeque<ModuleLifetime>,
     /// The modules that the last refresh found unloaded.
     gone: Vec<Arc<ModuleImage>>,
-    doubtful: DoubtfulRanges,
+    /// Ranges where other code was, or may have been, before the time of their change, oldest
+    /// first.
+    doubtful: VecDeque<(Range<u64>, TimeStamp)>,
+    /// Time before which these ranges are not known.
+    doubtful_since: TimeStamp,
 }
 
 fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range.start < other.range.end && other.range.start < one.range.end
-}
-
-impl DoubtfulRanges {
-    fn add(&mut self, range: Range<u64>, until: TimeStamp) {
-        self.ranges.push_back((range, until));
-        if self.ranges.len() > MAX_DOUBTFUL_RANGES
-            && let Some((_, until)) = self.ranges.pop_front()
-        {
-            self.since = until;
-        }
-    }
 }
 
 impl ModuleTable {
@@ -128,21 +141,30 @@ impl ModuleTable {
             .cloned()
             .collect();
         if before.is_empty() {
-            self.doubtful.since = self.changed_at;
+            self.doubtful_since = self.changed_at;
         } else if unloads > gone.len() as u64 {
             // Other modules were loaded and unloaded between two refreshes, perhaps at the
             // addresses of the recently loaded ones.
             recent
                 .into_iter()
-                .for_each(|range| self.doubtful.add(range, self.changed_at));
+                .for_each(|range| self.add_doubtful(range));
         }
         for module in &gone {
-            self.doubtful
-                .add(module.image.range.clone(), self.changed_at);
-            self.history.add(&module.image, module.from..number);
+            self.add_doubtful(module.image.range.clone());
+            self.add_lifetime(&module.image, module.from..number);
         }
         self.gone = gone.into_iter().map(|module| module.image).collect();
         true
+    }
+
+    /// Notes that there was, or may have been, other code in a range until the last refresh.
+    fn add_doubtful(&mut self, range: Range<u64>) {
+        self.doubtful.push_back((range, self.changed_at));
+        if self.doubtful.len() > MAX_DOUBTFUL_RANGES
+            && let Some((_, until)) = self.doubtful.pop_front()
+        {
+            self.doubtful_since = until;
+        }
     }
 
     /// Calls `use_module` with each module that was loaded or unloaded since the list `seen`: with its
@@ -154,11 +176,11 @@ impl ModuleTable {
     ) {
         let loaded = self.loaded.iter().filter(|module| module.from > seen);
         loaded.for_each(|module| use_module(&module.image, module.from, None));
-        self.history.lifetimes().for_each(|(image, lists)| {
+        for ModuleLifetime { image, lists } in &self.history {
             if lists.end > seen {
                 use_module(image, lists.start, Some(lists.end));
             }
-        });
+        }
     }
 
     /// Makes the table of a process that has ended, from its modules, each with its first list and
@@ -182,7 +204,7 @@ impl ModuleTable {
         table.loaded.sort_by_key(|module| module.image.range.start);
         gone.sort_by_key(|&(until, from, _)| (until, from));
         for (until, from, image) in gone {
-            table.history.add(&image, from..until);
+            table.add_lifetime(&image, from..until);
         }
         table
     }
@@ -221,18 +243,12 @@ impl ModuleTable {
     /// Returns whether `address` may have belonged to other code at `time`, when a stack was
     /// captured.
     pub(crate) fn is_doubtful(&self, address: u64, time: TimeStamp) -> bool {
-        if time < self.doubtful.since || (self.is_stale && time >= self.checked_at) {
+        if time < self.doubtful_since || (self.is_stale && time >= self.checked_at) {
             return self.find(address).is_some_and(|module| !module.stays);
         }
-        let later = self
-            .doubtful
-            .ranges
-            .iter()
-            .rev()
-            .take_while(|(_, until)| time < *until);
-        later
-            .map(|(range, _)| range)
-            .any(|range| range.contains(&address))
+        let latest_first = self.doubtful.iter().rev();
+        let mut later = latest_first.take_while(|(_, until)| time < *until);
+        later.any(|(range, _)| range.contains(&address))
     }
 
     /// Returns the module that contains `address`.
@@ -254,7 +270,8 @@ impl ModuleTable {
     pub(crate) fn all(&self) -> Vec<LoadedModule> {
         let mut all: Vec<LoadedModule> = Vec::new();
         let loaded = self.loaded.iter().map(|module| (&module.image, false));
-        let unloaded = self.history.latest_first().map(|image| (image, true));
+        let latest_first = self.history.iter().rev();
+        let unloaded = latest_first.map(|lifetime| (&lifetime.image, true));
         for (image, unloaded) in loaded.chain(unloaded) {
             if !all.iter().any(|other| overlap(&other.image, image)) {
                 all.push(LoadedModule {
@@ -300,13 +317,49 @@ impl ModuleTable {
         {
             return AddressMeaning::Same;
         }
-        self.history.meaning(all, address, number)
+        // No module that is loaded now covered the address in that list.
+        let now = module_at(all, address).map(|index| &all[index]);
+        let was_there = |lifetime: &ModuleLifetime| {
+            lifetime.lists.contains(&number) && lifetime.image.range.contains(&address)
+        };
+        let is_same = |known: &ModuleLifetime| {
+            now.is_some_and(|now| is_same_module(&known.image, &now.image))
+        };
+        match self.history.iter().position(was_there) {
+            Some(replaced) if is_same(&self.history[replaced]) => AddressMeaning::Same,
+            // The list may have nothing here, because a later module covers another part of this
+            // one.
+            Some(replaced) => AddressMeaning::Replaced(replaced),
+            None if now.is_some() => AddressMeaning::Unknown,
+            None => AddressMeaning::Same,
+        }
+    }
+
+    fn add_lifetime(&mut self, image: &ModuleImage, lists: Range<u64>) {
+        let image = Arc::new(image.without_unwind_sections());
+        self.history.push_back(ModuleLifetime { image, lists });
+        if self.history.len() > MAX_LIFETIMES {
+            self.history.pop_front();
+        }
     }
 
     /// Returns a replaced module by its number.
     pub(crate) fn replaced(&self, number: usize) -> Option<&Arc<ModuleImage>> {
-        self.history.module(number)
+        self.history.get(number).map(|lifetime| &lifetime.image)
     }
+}
+
+/// Returns whether both are the same file at the same address.
+fn is_same_module(one: &ModuleImage, other: &ModuleImage) -> bool {
+    one.range == other.range && one.path == other.path && one.build_id == other.build_id
+}
+
+/// Returns the index of the module at an address, among modules in the order of their addresses.
+pub(crate) fn module_at(modules: &[LoadedModule], address: u64) -> Option<usize> {
+    let after = modules.partition_point(|module| module.image.range.start <= address);
+    let index = after.checked_sub(1)?;
+    let range = &modules[index].image.range;
+    range.contains(&address).then_some(index)
 }
 
 #[cfg(test)]
@@ -492,5 +545,34 @@ mod tests {
         // Not closed, so that this loads a library but unloads none.
         TestLibrary::load(&folder.compile("another", "another_function", &[]));
         follow(table);
+    }
+
+    /// Returns a module at this address, without build id.
+    fn module_at(range: Range<u64>) -> ModuleImage {
+        let (_, mut images) = list_modules().expect("memory");
+        let mut image = images.remove(0);
+        image.range = range;
+        image.build_id.clear();
+        image
+    }
+
+    #[test]
+    fn address_below_an_overlapping_later_module_keeps_its_meaning() {
+        let (first, second) = (module_at(0x1000..0x5000), module_at(0x3000..0x7000));
+        let mut table = ModuleTable::default();
+        table.add_lifetime(&first, 1..2);
+        let all = [LoadedModule {
+            image: Arc::new(second),
+            unloaded: false,
+        }];
+        let meaning = |address, list| table.meaning(&all, address, list);
+        assert_eq!(meaning(0x2000, 1), AddressMeaning::Replaced(0));
+        assert_eq!(meaning(0x4000, 1), AddressMeaning::Replaced(0));
+        assert_eq!(
+            meaning(0x2000, 2),
+            AddressMeaning::Same,
+            "no module then or now"
+        );
+        assert_eq!(meaning(0x6000, 1), AddressMeaning::Unknown);
     }
 }

@@ -11,11 +11,9 @@ use gimli::{
 };
 
 use crate::platform::{ModuleImage, Registers, current_thread_id, list_modules, thread_cpu_ns};
-use crate::unwind::cfi::call_frames::CallFrames;
-use crate::unwind::cfi::rule::Rule;
-use crate::unwind::cfi::rule_cache::{RuleCache, RuleKey};
-use crate::unwind::native_stack::StackCopy;
-use crate::unwind::register_file::RegisterFile;
+use crate::unwind::call_frames::CallFrames;
+use crate::unwind::native_stack::{RegisterFile, StackCopy};
+use crate::unwind::rules::{Rule, RuleCache, RuleKey};
 
 type Framehop = UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>;
 type Cache = CacheNative<MayAllocateDuringUnwind>;

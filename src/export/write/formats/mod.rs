@@ -15,7 +15,7 @@ use crate::export::options::Writer;
 use crate::types::Format;
 
 /// Returns the writer of one of these formats.
-pub(super) fn writer_of(format: Format) -> Option<Writer> {
+pub(crate) fn writer_of(format: Format) -> Option<Writer> {
     Some(match format {
         Format::CpuProfile => cpuprofile::write_cpuprofile,
         Format::JsSelfProfile => js_self_profile::write_js_self_profile,

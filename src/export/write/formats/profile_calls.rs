@@ -28,19 +28,19 @@ use crate::util::NumberMap;
 /// A call of a function, in µs.
 #[doc(alias = "SyntheticProfileCall")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ProfileCall {
+pub(crate) struct ProfileCall {
     /// The function with its callers.
-    pub(super) node: NodeId,
-    pub(super) function: FunctionId,
+    pub(crate) node: NodeId,
+    pub(crate) function: FunctionId,
     /// Number of the calls around this one.
-    pub(super) depth: usize,
-    pub(super) start_us: i64,
-    pub(super) end_us: i64,
+    pub(crate) depth: usize,
+    pub(crate) start_us: i64,
+    pub(crate) end_us: i64,
 }
 
 /// A call, or an interval of the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum CallOrSpan {
+pub(crate) enum CallOrSpan {
     Call(ProfileCall),
     Span(MarkerInterval),
 }
@@ -50,7 +50,7 @@ pub(super) enum CallOrSpan {
 /// `host` are intervals that nest, sorted by start. Calls come in the order of their ends; of calls
 /// that end in the same µs, a caller comes before the functions that it calls. An interval comes
 /// before the calls in it. Calls that are open after the last tick end at `end_ns`.
-pub(super) fn visit_calls(
+pub(crate) fn visit_calls(
     nodes: &mut ProfileNodes<'_>,
     ticks: impl Iterator<Item = Tick>,
     host: &[HostSpan],
@@ -218,7 +218,7 @@ impl<V: FnMut(CallOrSpan)> Estimate<V> {
 
 /// The part that an interval plays when calls are estimated from samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// A task of the thread's event loop. Each call lies in one task.
     Task,
     /// The host calls a function: until it returns, its callers do not change.
@@ -231,23 +231,23 @@ const TASKS: &[&str] = &["Task", "RunTask", "RunMicrotasks"];
 const FUNCTION_CALLS: &[&str] = &["FunctionCall", "EvaluateScript", "EventDispatch"];
 
 /// An interval with the part that it plays.
-pub(super) type HostSpan = (MarkerInterval, Role);
+pub(crate) type HostSpan = (MarkerInterval, Role);
 
 /// The intervals of a thread. Each list is sorted by start, and a longer interval comes first.
 #[derive(Debug, Default)]
-pub(super) struct MarkerSpans {
+pub(crate) struct MarkerSpans {
     /// The intervals with a role. They nest.
-    pub(super) host: Vec<HostSpan>,
+    pub(crate) host: Vec<HostSpan>,
     /// Other intervals that nest.
-    pub(super) nested: Vec<MarkerInterval>,
+    pub(crate) nested: Vec<MarkerInterval>,
     /// Intervals that begin in another one and end after it.
-    pub(super) crossing: Vec<MarkerInterval>,
+    pub(crate) crossing: Vec<MarkerInterval>,
 }
 
 impl MarkerSpans {
     /// Returns the intervals of a thread whose samples and markers lie between these times. An
     /// interval whose start or end is missing begins or ends there.
-    pub(super) fn of(profile: &ProfileModel, thread: &Thread, range: (i64, i64)) -> Self {
+    pub(crate) fn of(profile: &ProfileModel, thread: &Thread, range: (i64, i64)) -> Self {
         let (mut lists, mut roles) = (Self::default(), Roles::default());
         let (mut host_ends, mut nested_ends) = (Vec::new(), Vec::new());
         for interval in marker_intervals(thread, range) {

@@ -11,18 +11,18 @@ use crate::model::{FieldValue, Marker, MarkerPayload, MarkerPhase, ProfileModel,
 const MARKER_CATEGORY: &str = "marker";
 
 /// Writes markers of a thread to one track.
-pub(super) struct MarkerEvents<'a, 'b> {
-    pub(super) profile: &'a ProfileModel,
-    pub(super) thread: &'a Thread,
-    pub(super) clock: MicroClock,
-    pub(super) track: (u64, u64),
-    pub(super) flows: &'b mut Flows<'a>,
+pub(crate) struct MarkerEvents<'a, 'b> {
+    pub(crate) profile: &'a ProfileModel,
+    pub(crate) thread: &'a Thread,
+    pub(crate) clock: MicroClock,
+    pub(crate) track: (u64, u64),
+    pub(crate) flows: &'b mut Flows<'a>,
 }
 
 impl<'a> MarkerEvents<'a, '_> {
     /// Writes intervals that nest: a pair of markers as `B` and `E`, a marker as `X`. The lists are
     /// sorted by start.
-    pub(super) fn write_nested(&mut self, json: &mut JsonWriter<'_>, spans: &[MarkerInterval]) {
+    pub(crate) fn write_nested(&mut self, json: &mut JsonWriter<'_>, spans: &[MarkerInterval]) {
         // The pairs that have begun, the innermost last.
         let mut open: Vec<&MarkerInterval> = Vec::new();
         for span in spans {
@@ -45,7 +45,7 @@ impl<'a> MarkerEvents<'a, '_> {
     }
 
     /// Writes an interval as a complete event. The data of a marker for its end is `end`.
-    pub(super) fn write_complete(&mut self, json: &mut JsonWriter<'_>, span: &MarkerInterval) {
+    pub(crate) fn write_complete(&mut self, json: &mut JsonWriter<'_>, span: &MarkerInterval) {
         let (start_us, end_us) = (self.clock.us(span.start_ns), self.clock.us(span.end_ns));
         json.object(|json| {
             self.write_head(json, span.first, "X", span.start_ns);
@@ -64,7 +64,7 @@ impl<'a> MarkerEvents<'a, '_> {
     }
 
     /// Writes intervals that do not nest, as asynchronous events with ids from `next_id` on.
-    pub(super) fn write_crossing(
+    pub(crate) fn write_crossing(
         &mut self,
         json: &mut JsonWriter<'_>,
         spans: &[MarkerInterval],
@@ -84,7 +84,7 @@ impl<'a> MarkerEvents<'a, '_> {
 
     /// Writes the markers that have no duration. DevTools knows them as `I` only; other readers
     /// accept that as well as `i`.
-    pub(super) fn write_instants(&mut self, json: &mut JsonWriter<'_>) {
+    pub(crate) fn write_instants(&mut self, json: &mut JsonWriter<'_>) {
         for (index, marker) in self.thread.markers.iter().enumerate() {
             if let (MarkerPhase::Instant, Some(time_ns)) = (marker.phase, marker.start_ns) {
                 let event = (time_ns, index, Some(index));
@@ -160,7 +160,7 @@ impl<'a> MarkerEvents<'a, '_> {
 /// The flows of a trace: the markers of each flow, between which readers draw arrows. DevTools
 /// reads the events of a flow in the order in which they stand in the file, so they are written
 /// last, by flow and time.
-pub(super) struct Flows<'a> {
+pub(crate) struct Flows<'a> {
     fields: FlowFields<'a>,
     points: Vec<FlowPoint>,
 }
@@ -183,7 +183,7 @@ struct FlowPoint {
 }
 
 impl<'a> Flows<'a> {
-    pub(super) fn of(profile: &'a ProfileModel) -> Self {
+    pub(crate) fn of(profile: &'a ProfileModel) -> Self {
         Self {
             fields: FlowFields::of(profile),
             points: Vec::new(),
@@ -212,7 +212,7 @@ impl<'a> Flows<'a> {
 
     /// Writes the flows that have at least two markers: their first one as `s`, their last one as
     /// `f`, those between as `t`.
-    pub(super) fn write(mut self, json: &mut JsonWriter<'_>) {
+    pub(crate) fn write(mut self, json: &mut JsonWriter<'_>) {
         self.points.sort_unstable();
         let goes_on = |one: &FlowPoint, other: &FlowPoint| one.id == other.id && !one.ends;
         let flows = self.points.chunk_by(goes_on).filter(|flow| flow.len() > 1);
@@ -239,7 +239,7 @@ impl<'a> Flows<'a> {
 }
 
 /// Writes the process and the thread of an event.
-pub(super) fn write_track(json: &mut JsonWriter<'_>, (pid, tid): (u64, u64)) {
+pub(crate) fn write_track(json: &mut JsonWriter<'_>, (pid, tid): (u64, u64)) {
     json.key("pid").unsigned(pid);
     json.key("tid").unsigned(tid);
 }

@@ -14,7 +14,7 @@ use crate::model::{
 
 /// What a thread did at a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Activity {
+pub(crate) enum Activity {
     /// It waited.
     Idle,
     /// The sample has no stack.
@@ -24,9 +24,9 @@ pub(super) enum Activity {
 
 /// A moment of a thread. It counts as one interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tick {
-    pub(super) time_ns: i64,
-    pub(super) activity: Activity,
+pub(crate) struct Tick {
+    pub(crate) time_ns: i64,
+    pub(crate) activity: Activity,
 }
 
 /// The ticks of a thread, by time.
@@ -38,7 +38,7 @@ pub(super) struct Tick {
 /// sample. [`SampleWeight::Cpu`](crate::export::options::SampleWeight::Cpu) makes more ticks idle:
 /// the others then count as much time as the CPU time of their innermost function. CPU time that
 /// belongs to no sample is one tick.
-pub(super) struct Ticks<'a> {
+pub(crate) struct Ticks<'a> {
     profile: &'a ProfileModel,
     samples: &'a Samples,
     counts_cpu: bool,
@@ -57,7 +57,7 @@ pub(super) struct Ticks<'a> {
 }
 
 impl<'a> Ticks<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         profile: &'a ProfileModel,
         thread: &'a Thread,
         options: &ExportOptions,
@@ -146,14 +146,14 @@ impl Iterator for Ticks<'_> {
 
 /// The number of a thread's ticks, and their first and last time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct TickRange {
-    pub(super) count: u64,
-    pub(super) first_ns: i64,
-    pub(super) last_ns: i64,
+pub(crate) struct TickRange {
+    pub(crate) count: u64,
+    pub(crate) first_ns: i64,
+    pub(crate) last_ns: i64,
 }
 
 impl TickRange {
-    pub(super) fn add(&mut self, tick: &Tick) {
+    pub(crate) fn add(&mut self, tick: &Tick) {
         if self.count == 0 {
             self.first_ns = tick.time_ns;
         }
@@ -162,7 +162,7 @@ impl TickRange {
     }
 
     /// Returns the end of the last tick: it is as long as the others are on average.
-    pub(super) fn end_ns(&self, profile: &ProfileModel) -> i64 {
+    pub(crate) fn end_ns(&self, profile: &ProfileModel) -> i64 {
         let mean_ns = match self.count {
             0 => 0,
             1 => profile.meta.interval_ns.min(i64::MAX as u64) as i64,
@@ -177,19 +177,19 @@ impl TickRange {
 /// The origin is the profile's start, or the first time if that is earlier: DevTools leaves out
 /// what has a negative time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MicroClock {
+pub(crate) struct MicroClock {
     origin_ns: i64,
 }
 
 impl MicroClock {
-    pub(super) fn new(first_ns: i64) -> Self {
+    pub(crate) fn new(first_ns: i64) -> Self {
         Self {
             origin_ns: first_ns.min(0),
         }
     }
 
     /// Rounds down, so that times keep their order.
-    pub(super) fn us(&self, ns: i64) -> i64 {
+    pub(crate) fn us(&self, ns: i64) -> i64 {
         ns.saturating_sub(self.origin_ns).div_euclid(1000)
     }
 }
@@ -197,7 +197,7 @@ impl MicroClock {
 /// Ids of the nodes that are not functions.
 const ROOT: u32 = 1;
 const IDLE: u32 = 3;
-pub(super) const PROGRAM: u32 = 4;
+pub(crate) const PROGRAM: u32 = 4;
 /// Id of the first function's node.
 const FIRST_CALL: u32 = 5;
 
@@ -211,10 +211,10 @@ const FIXED_NODES: [&str; 4] = ["(root)", "(program)", "(idle)", "(program)"];
 
 /// The nodes of one thread in V8's CPU profiles, which `.cpuprofile` files and traces contain. Ids
 /// are given in the order of first use, a caller's before those of the functions that it calls.
-pub(super) struct ProfileNodes<'a> {
+pub(crate) struct ProfileNodes<'a> {
     profile: &'a ProfileModel,
     folds_runtime: bool,
-    pub(super) calls: CallNodes,
+    pub(crate) calls: CallNodes,
     /// The id of each stack's node; 0 if the stack was not looked up.
     known: Vec<u32>,
     /// The ids of scripts, by URL.
@@ -222,7 +222,7 @@ pub(super) struct ProfileNodes<'a> {
 }
 
 impl<'a> ProfileNodes<'a> {
-    pub(super) fn new(profile: &'a ProfileModel, options: &ExportOptions) -> Self {
+    pub(crate) fn new(profile: &'a ProfileModel, options: &ExportOptions) -> Self {
         Self {
             profile,
             folds_runtime: options.folds_runtime,
@@ -233,7 +233,7 @@ impl<'a> ProfileNodes<'a> {
     }
 
     /// Returns the id of the node for a tick, and adds the node if it is new.
-    pub(super) fn id_of(&mut self, activity: Activity) -> u32 {
+    pub(crate) fn id_of(&mut self, activity: Activity) -> u32 {
         match activity {
             Activity::Idle => IDLE,
             Activity::Unknown => PROGRAM,
@@ -254,17 +254,17 @@ impl<'a> ProfileNodes<'a> {
     }
 
     /// Returns the call node for a tick; `None` if the tick shows no function.
-    pub(super) fn node_of(&mut self, activity: Activity) -> Option<NodeId> {
+    pub(crate) fn node_of(&mut self, activity: Activity) -> Option<NodeId> {
         call_of_id(self.id_of(activity))
     }
 
     /// Returns the ids of all nodes so far. A parent's comes before those of its children.
-    pub(super) fn ids(&self) -> Range<u32> {
+    pub(crate) fn ids(&self) -> Range<u32> {
         ROOT..FIRST_CALL + self.calls.nodes().len() as u32
     }
 
     /// Returns the id of the node that calls this one; `None` for the root.
-    pub(super) fn parent_of(&self, id: u32) -> Option<u32> {
+    pub(crate) fn parent_of(&self, id: u32) -> Option<u32> {
         let caller = call_of_id(id).and_then(|call| self.calls.get(call).parent);
         (id != ROOT).then(|| caller.map_or(ROOT, id_of_call))
     }
@@ -275,7 +275,7 @@ impl<'a> ProfileNodes<'a> {
         Some(self.profile.function(call.function))
     }
 
-    pub(super) fn name_of(&self, id: u32) -> &'a str {
+    pub(crate) fn name_of(&self, id: u32) -> &'a str {
         match self.function_of(id) {
             Some(function) => self.profile.text(function.name),
             None => FIXED_NODES[(id - ROOT) as usize],
@@ -284,7 +284,7 @@ impl<'a> ProfileNodes<'a> {
 
     /// Returns the URL of a node's script: the source file, or the module if the file is unknown.
     /// An empty text for none.
-    pub(super) fn url_of(&self, id: u32) -> &'a str {
+    pub(crate) fn url_of(&self, id: u32) -> &'a str {
         let url = |function: &'a Function| match (function.file, function.module) {
             (Some(file), _) => Some(self.profile.text(file)),
             (None, module) => Some(self.profile.module(module?).path.as_str()),
@@ -294,7 +294,7 @@ impl<'a> ProfileNodes<'a> {
 
     /// Writes the `callFrame` of a node. Lines and columns count from 0 here; a node that is not a
     /// function has none.
-    pub(super) fn write_frame(&mut self, json: &mut JsonWriter<'_>, id: u32) {
+    pub(crate) fn write_frame(&mut self, json: &mut JsonWriter<'_>, id: u32) {
         let (name, url) = (self.name_of(id), self.url_of(id));
         let (line, column) = match self.function_of(id) {
             Some(function) => (function.line, function.column),

@@ -17,21 +17,21 @@ const MAX_VALUES: usize = 128;
 const MAX_OPEN: usize = 32;
 
 /// A field of a marker type: the type's name, and the field's key.
-pub(super) type Field = (TextId, TextId);
+pub(crate) type Field = (TextId, TextId);
 
 /// What markers say about a sample.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     /// Name of the innermost interval that contains the sample.
-    pub(super) marker: Option<TextId>,
+    pub(crate) marker: Option<TextId>,
     /// The texts in the innermost interval of each type; `None` for a value beyond the limit.
-    pub(super) fields: Vec<(Field, Option<TextId>)>,
+    pub(crate) fields: Vec<(Field, Option<TextId>)>,
     /// Keys and values of the context that the application has set.
-    pub(super) own: Vec<(TextId, TextId)>,
+    pub(crate) own: Vec<(TextId, TextId)>,
 }
 
 /// The contexts of a profile's samples.
-pub(super) struct Contexts<'a> {
+pub(crate) struct Contexts<'a> {
     profile: &'a ProfileModel,
     flows: FlowFields<'a>,
     contexts: UniqueList<Context>,
@@ -39,7 +39,7 @@ pub(super) struct Contexts<'a> {
 }
 
 /// Finds the contexts of one thread's samples.
-pub(super) struct ThreadContexts<'t> {
+pub(crate) struct ThreadContexts<'t> {
     thread: &'t Thread,
     /// By start, the last one first.
     upcoming: Vec<MarkerInterval>,
@@ -51,7 +51,7 @@ pub(super) struct ThreadContexts<'t> {
 }
 
 impl<'a> Contexts<'a> {
-    pub(super) fn new(profile: &'a ProfileModel) -> Self {
+    pub(crate) fn new(profile: &'a ProfileModel) -> Self {
         let mut contexts = UniqueList::default();
         contexts.index(Context::default());
         Self {
@@ -62,11 +62,11 @@ impl<'a> Contexts<'a> {
         }
     }
 
-    pub(super) fn get(&self, number: u32) -> &Context {
+    pub(crate) fn get(&self, number: u32) -> &Context {
         &self.contexts.elements[number as usize]
     }
 
-    pub(super) fn of_thread<'t>(&self, thread: &'t Thread) -> ThreadContexts<'t> {
+    pub(crate) fn of_thread<'t>(&self, thread: &'t Thread) -> ThreadContexts<'t> {
         let mut upcoming = marker_intervals(thread, entry_times(thread));
         upcoming.reverse();
         ThreadContexts {
@@ -130,7 +130,7 @@ impl<'a> Contexts<'a> {
 
 impl ThreadContexts<'_> {
     /// Returns the number of the context at a time. The times must not decrease.
-    pub(super) fn at(&mut self, contexts: &mut Contexts<'_>, time_ns: i64) -> u32 {
+    pub(crate) fn at(&mut self, contexts: &mut Contexts<'_>, time_ns: i64) -> u32 {
         let before = self.open.len();
         self.open.retain(|interval| interval.end_ns >= time_ns);
         let had_own = self.own.is_some();
@@ -160,7 +160,7 @@ impl ThreadContexts<'_> {
     }
 
     /// Returns a time up to which [`Self::at`] returns the same number as in the last call.
-    pub(super) fn unchanged_until_ns(&self) -> i64 {
+    pub(crate) fn unchanged_until_ns(&self) -> i64 {
         let next_start = self.upcoming.last();
         let before_next = next_start.map(|interval| interval.start_ns.saturating_sub(1));
         let ends = self.open.iter().chain(&self.own);
@@ -183,7 +183,7 @@ fn fields_of(
 }
 
 /// Returns the times of the first and the last entry of a thread; 0 if it has none.
-pub(super) fn entry_times(thread: &Thread) -> (i64, i64) {
+pub(crate) fn entry_times(thread: &Thread) -> (i64, i64) {
     let of_samples = sampled_range(std::iter::once(&thread.samples));
     let markers = thread.markers.iter();
     let of_markers = markers.flat_map(|marker| [marker.start_ns, marker.end_ns]);

@@ -39,7 +39,7 @@ use crate::export::write::pprof::tables::{Sample, Tables};
 use crate::model::{FieldValue, Marker, ProfileModel, StackId, Thread, WeightUnit, even_share};
 use crate::util::{NumberMap, SharedSort, pair_key};
 
-pub(super) use tables::{Label, Profile, ValueType};
+pub(crate) use tables::{Label, Profile, ValueType};
 
 /// Types and units of the values of a heap profile, in their order. They are those of Go's.
 const HEAP_VALUES: [(&str, &str); 4] = [
@@ -86,7 +86,7 @@ pub(crate) fn write_pprof(
 }
 
 /// Returns the chosen threads as one message, for a writer that converts it.
-pub(super) fn to_message(profile: &ProfileModel, options: &ExportOptions) -> io::Result<Profile> {
+pub(crate) fn to_message(profile: &ProfileModel, options: &ExportOptions) -> io::Result<Profile> {
     let mut bytes = Vec::new();
     write_plain(profile, options, &mut bytes)?;
     Message::decode(&*bytes).map_err(io::Error::other)

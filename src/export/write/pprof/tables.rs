@@ -155,11 +155,11 @@ const SAMPLES_IN_PART: usize = 1024;
 
 /// Writes a profile in parts, and gives texts, functions and locations their numbers. Each of them
 /// is written before or with the first sample that refers to it, and then only its number is kept.
-pub(super) struct Tables<'a> {
+pub(crate) struct Tables<'a> {
     profile: &'a ProfileModel,
     out: &'a mut dyn Write,
     /// What is not written yet.
-    pub(super) part: Profile,
+    pub(crate) part: Profile,
     encoded: Vec<u8>,
     texts: TextTable,
     text_count: u32,
@@ -200,7 +200,7 @@ struct KnownOfModule {
 }
 
 impl<'a> Tables<'a> {
-    pub(super) fn new(profile: &'a ProfileModel, out: &'a mut dyn Write) -> Self {
+    pub(crate) fn new(profile: &'a ProfileModel, out: &'a mut dyn Write) -> Self {
         let mut tables = Self {
             profile,
             out,
@@ -222,7 +222,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Returns the index of a text.
-    pub(super) fn text(&mut self, text: &str) -> i64 {
+    pub(crate) fn text(&mut self, text: &str) -> i64 {
         let index = self.texts.intern(text);
         if index == self.text_count {
             self.text_count += 1;
@@ -231,7 +231,7 @@ impl<'a> Tables<'a> {
         i64::from(index)
     }
 
-    pub(super) fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+    pub(crate) fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
         ValueType {
             kind: self.text(kind),
             unit: self.text(unit),
@@ -239,7 +239,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Returns the ids of a stack's locations, the innermost first.
-    pub(super) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
+    pub(crate) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
         let profile = self.profile;
         // Looked for once, because that goes through the whole stack.
         let runtime = OnceCell::new();
@@ -289,7 +289,7 @@ impl<'a> Tables<'a> {
 
     /// Returns the index of the text with the labels in a stack, the outermost first. `None` if it
     /// has no labels.
-    pub(super) fn label_path(&mut self, stack: Option<StackId>) -> Option<i64> {
+    pub(crate) fn label_path(&mut self, stack: Option<StackId>) -> Option<i64> {
         let labeled = self.innermost_label(stack?)?;
         if let Some(known) = self.label_paths.get(&labeled.0.into()) {
             return Some(*known);
@@ -446,7 +446,7 @@ impl<'a> Tables<'a> {
         id
     }
 
-    pub(super) fn sample(&mut self, sample: Sample) -> io::Result<()> {
+    pub(crate) fn sample(&mut self, sample: Sample) -> io::Result<()> {
         self.part.sample.push(sample);
         if self.part.sample.len() >= SAMPLES_IN_PART {
             self.write_part()?;
@@ -456,7 +456,7 @@ impl<'a> Tables<'a> {
 
     /// Writes the mappings of all modules that have a location, and the rest of the profile. The
     /// mapping of the program comes first, as readers expect.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         let main = main_module(self.profile);
         let modules = (0..self.modules.len()).filter(|index| Some(*index) != main);
         for index in main.into_iter().chain(modules) {

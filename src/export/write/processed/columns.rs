@@ -4,7 +4,7 @@ use crate::json::{JsonWriter, UniqueStrings};
 use crate::model::{ProfileModel, TextId};
 
 /// Writes a column: an array with one value for each item.
-pub(super) fn column<T>(
+pub(crate) fn column<T>(
     json: &mut JsonWriter<'_>,
     key: &str,
     items: impl Iterator<Item = T>,
@@ -18,12 +18,12 @@ pub(super) fn column<T>(
 }
 
 /// Writes a column that has the same JSON in all `length` rows.
-pub(super) fn constant_column(json: &mut JsonWriter<'_>, key: &str, length: usize, value: &str) {
+pub(crate) fn constant_column(json: &mut JsonWriter<'_>, key: &str, length: usize, value: &str) {
     column(json, key, 0..length, |json, _| json.splice(value));
 }
 
 /// Writes a column of numbers, with `null` for `None`.
-pub(super) fn numbers(
+pub(crate) fn numbers(
     json: &mut JsonWriter<'_>,
     key: &str,
     numbers: impl Iterator<Item = Option<impl Into<u64>>>,
@@ -35,7 +35,7 @@ pub(super) fn numbers(
 
 /// Writes a column with the time since the previous row, and since time 0 for the first one. Such
 /// numbers are shorter than times.
-pub(super) fn time_deltas(json: &mut JsonWriter<'_>, times_ns: impl Iterator<Item = i64>) {
+pub(crate) fn time_deltas(json: &mut JsonWriter<'_>, times_ns: impl Iterator<Item = i64>) {
     let mut last_ns = 0_i64;
     column(json, "timeDeltas", times_ns, |json, time_ns| {
         json.signed_time_ms(time_ns.saturating_sub(last_ns));
@@ -44,7 +44,7 @@ pub(super) fn time_deltas(json: &mut JsonWriter<'_>, times_ns: impl Iterator<Ite
 }
 
 /// Writes the id of a thread: a number, as markers have it, unless it has a suffix.
-pub(super) fn write_tid(json: &mut JsonWriter<'_>, tid: &str) {
+pub(crate) fn write_tid(json: &mut JsonWriter<'_>, tid: &str) {
     match tid.parse::<u64>() {
         Ok(tid) => json.unsigned(tid),
         Err(_) => json.string(tid),
@@ -52,7 +52,7 @@ pub(super) fn write_tid(json: &mut JsonWriter<'_>, tid: &str) {
 }
 
 /// The strings that the written tables refer to, in the order of their first use.
-pub(super) struct Strings<'a> {
+pub(crate) struct Strings<'a> {
     profile: &'a ProfileModel,
     /// The index of each text of the model plus one; 0 for a text that is not in the table yet.
     by_text: Vec<u32>,
@@ -60,7 +60,7 @@ pub(super) struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    pub(super) fn new(profile: &'a ProfileModel) -> Self {
+    pub(crate) fn new(profile: &'a ProfileModel) -> Self {
         Self {
             profile,
             by_text: Vec::new(),
@@ -69,7 +69,7 @@ impl<'a> Strings<'a> {
     }
 
     /// Returns the index of a text of the model, and adds the text if it is new.
-    pub(super) fn text(&mut self, id: TextId) -> u64 {
+    pub(crate) fn text(&mut self, id: TextId) -> u64 {
         let at = id.0 as usize;
         if at >= self.by_text.len() {
             self.by_text.resize(at + 1, 0);
@@ -82,11 +82,11 @@ impl<'a> Strings<'a> {
     }
 
     /// Returns the index of another string, and adds the string if it is new.
-    pub(super) fn other(&mut self, string: &str) -> u64 {
+    pub(crate) fn other(&mut self, string: &str) -> u64 {
         self.table.intern(string).0.into()
     }
 
-    pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
+    pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
         self.table.write(json);
     }
 }

@@ -15,21 +15,21 @@ use crate::model::{
 };
 
 /// Facts that all parts of the writer read.
-pub(super) struct Context<'a> {
-    pub(super) profile: &'a ProfileModel,
-    pub(super) options: &'a ExportOptions,
+pub(crate) struct Context<'a> {
+    pub(crate) profile: &'a ProfileModel,
+    pub(crate) options: &'a ExportOptions,
     /// Indices of the written threads, in their order.
-    pub(super) threads: Vec<usize>,
+    pub(crate) threads: Vec<usize>,
     /// How the file shows each thread of the profile.
-    pub(super) shown: Vec<Shown>,
-    pub(super) rows: UsedRows,
-    pub(super) libs: Libs,
-    pub(super) categories: Categories<'a>,
-    pub(super) schemas: Schemas,
+    pub(crate) shown: Vec<Shown>,
+    pub(crate) rows: UsedRows,
+    pub(crate) libs: Libs,
+    pub(crate) categories: Categories<'a>,
+    pub(crate) schemas: Schemas,
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(profile: &'a ProfileModel, options: &'a ExportOptions) -> Self {
+    pub(crate) fn new(profile: &'a ProfileModel, options: &'a ExportOptions) -> Self {
         let shown = show_threads(profile.threads.iter().map(|thread| {
             let place = (thread.process, thread.asleep_at?);
             Some((thread.name.as_str(), place))
@@ -56,11 +56,11 @@ impl<'a> Context<'a> {
 ///
 /// The model's tables are shared by all threads, and so are those of the format. Only the rows that
 /// the written threads refer to are written, in the order of the model.
-pub(super) struct UsedRows {
-    pub(super) stacks: Rows,
-    pub(super) frames: Rows,
-    pub(super) functions: Rows,
-    pub(super) native_symbols: Rows,
+pub(crate) struct UsedRows {
+    pub(crate) stacks: Rows,
+    pub(crate) frames: Rows,
+    pub(crate) functions: Rows,
+    pub(crate) native_symbols: Rows,
     folds_runtime: bool,
 }
 
@@ -114,7 +114,7 @@ impl UsedRows {
     /// Returns the prefix that a stack has in the file. If the runtime is folded, stacks begin
     /// inside of its innermost run loop, after the root frame. A stack that ends in a run loop
     /// keeps that frame: without it, a sample in the run loop itself would be lost.
-    pub(super) fn prefix(&self, profile: &ProfileModel, stack: StackId) -> Option<StackId> {
+    pub(crate) fn prefix(&self, profile: &ProfileModel, stack: StackId) -> Option<StackId> {
         let prefix = profile.stack(stack).0?;
         let function = |stack| profile.frame(profile.stack(stack).1).function;
         let ends_in_run_loop = |stack| is_run_loop(profile, function(stack));
@@ -128,11 +128,11 @@ impl UsedRows {
     }
 
     /// Returns the new index of a stack of a written thread.
-    pub(super) fn stack(&self, stack: StackId) -> u64 {
+    pub(crate) fn stack(&self, stack: StackId) -> u64 {
         self.stacks.new_index(stack.0).into()
     }
 
-    pub(super) fn frames<'a>(
+    pub(crate) fn frames<'a>(
         &'a self,
         profile: &'a ProfileModel,
     ) -> impl Iterator<Item = &'a Frame> {
@@ -145,7 +145,7 @@ impl UsedRows {
 const UNUSED: u32 = u32::MAX;
 
 /// The rows of one table that are written, with their new indices.
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// By index in the model.
     new_indices: Vec<u32>,
     /// Indices in the model, in ascending order.
@@ -176,24 +176,24 @@ impl Rows {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.used.len()
     }
 
     /// Returns the indices in the model.
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.used.iter().copied()
     }
 
     /// Returns the new index of a row that is written.
-    pub(super) fn new_index(&self, row: u32) -> u32 {
+    pub(crate) fn new_index(&self, row: u32) -> u32 {
         self.new_indices[row as usize]
     }
 }
 
 /// The list of libraries. Unlike the model's modules, a library has no place in memory: modules
 /// that several processes loaded from the same file are one library.
-pub(super) struct Libs {
+pub(crate) struct Libs {
     /// Index of the library of each module.
     by_module: Vec<u32>,
     /// The first module of each library.
@@ -216,12 +216,12 @@ impl Libs {
         }
     }
 
-    pub(super) fn of_module(&self, module: ModuleId) -> u32 {
+    pub(crate) fn of_module(&self, module: ModuleId) -> u32 {
         self.by_module[module.0 as usize]
     }
 
     /// Returns the library that a frame's code is in.
-    pub(super) fn of_frame(&self, profile: &ProfileModel, frame: &Frame) -> Option<u32> {
+    pub(crate) fn of_frame(&self, profile: &ProfileModel, frame: &Frame) -> Option<u32> {
         let symbol = frame.native_symbol;
         let of_symbol = || Some(profile.native_symbols[symbol? as usize].module);
         let module = profile.function(frame.function).module.or_else(of_symbol);
@@ -229,7 +229,7 @@ impl Libs {
     }
 
     /// Writes all libraries, so that addresses without a name can be looked up later.
-    pub(super) fn write(&self, json: &mut JsonWriter<'_>, profile: &ProfileModel) {
+    pub(crate) fn write(&self, json: &mut JsonWriter<'_>, profile: &ProfileModel) {
         json.array(|json| {
             for &module in &self.modules {
                 let module = profile.module(module);
@@ -256,7 +256,7 @@ const DEFAULT_COLOR: &str = "grey";
 ///
 /// The format has no field for the engine that runs a script. As in Firefox's own profiles, the
 /// engine is a subcategory of the frame's category.
-pub(super) struct Categories<'a> {
+pub(crate) struct Categories<'a> {
     profile: &'a ProfileModel,
     categories: Vec<Category>,
     /// Index of the category with the default color.
@@ -323,7 +323,7 @@ impl<'a> Categories<'a> {
     }
 
     /// Returns the category of a frame. `None` for that of its caller.
-    pub(super) fn of_frame(&self, frame: &Frame) -> Option<CategoryPair> {
+    pub(crate) fn of_frame(&self, frame: &Frame) -> Option<CategoryPair> {
         let pair = self.pair(frame)?;
         let engine = frame.implementation.filter(|_| pair.subcategory == 0);
         let engine = engine.and_then(|engine| self.engines.get(&(pair.category, engine)));
@@ -335,14 +335,14 @@ impl<'a> Categories<'a> {
 
     /// Returns the category of a marker. One that does not exist breaks the viewer's chart of
     /// markers, so it is replaced.
-    pub(super) fn of_marker(&self, category: u16) -> u16 {
+    pub(crate) fn of_marker(&self, category: u16) -> u16 {
         match usize::from(category) < self.categories.len() {
             true => category,
             false => self.default,
         }
     }
 
-    pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
+    pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
         json.array(|json| {
             for category in &self.categories {
                 json.object(|json| {
@@ -360,7 +360,7 @@ impl<'a> Categories<'a> {
 const OVERVIEW: &str = "timeline-overview";
 
 /// The descriptions of all marker types.
-pub(super) struct Schemas {
+pub(crate) struct Schemas {
     /// In the JSON of this format.
     schemas: Vec<String>,
     /// Names of the types with that display location.
@@ -384,11 +384,11 @@ impl Schemas {
         }
     }
 
-    pub(super) fn is_in_overview(&self, type_name: &str) -> bool {
+    pub(crate) fn is_in_overview(&self, type_name: &str) -> bool {
         self.in_overview.contains(type_name)
     }
 
-    pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
+    pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
         json.array(|json| self.schemas.iter().for_each(|schema| json.splice(schema)));
     }
 }

@@ -20,7 +20,7 @@ struct Display<'a> {
     tooltip_rows: Value,
 }
 
-pub(super) fn write_counters(json: &mut JsonWriter<'_>, context: &Context<'_>) {
+pub(crate) fn write_counters(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     let profile = context.profile;
     json.array(|json| {
         for counter in &profile.counters {

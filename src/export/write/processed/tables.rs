@@ -7,7 +7,7 @@ use crate::export::write::processed::context::{Context, Rows};
 use crate::json::JsonWriter;
 use crate::model::{Frame, Function, FunctionId, FunctionKind, ProfileModel, StackId, TextId};
 
-pub(super) fn write_stack_table(json: &mut JsonWriter<'_>, context: &Context<'_>) {
+pub(crate) fn write_stack_table(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     let Context { profile, rows, .. } = context;
     let stacks = || rows.stacks.iter().map(StackId);
     json.object(|json| {
@@ -28,7 +28,7 @@ pub(super) fn write_stack_table(json: &mut JsonWriter<'_>, context: &Context<'_>
     });
 }
 
-pub(super) fn write_frame_table(json: &mut JsonWriter<'_>, context: &Context<'_>) {
+pub(crate) fn write_frame_table(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     let Context {
         profile,
         rows,
@@ -68,7 +68,7 @@ pub(super) fn write_frame_table(json: &mut JsonWriter<'_>, context: &Context<'_>
 }
 
 /// Writes the table of functions, and those that only functions refer to.
-pub(super) fn write_functions<'a>(
+pub(crate) fn write_functions<'a>(
     json: &mut JsonWriter<'_>,
     context: &Context<'a>,
     strings: &mut Strings<'a>,
@@ -114,7 +114,7 @@ pub(super) fn write_functions<'a>(
     });
 }
 
-pub(super) fn write_native_symbols<'a>(
+pub(crate) fn write_native_symbols<'a>(
     json: &mut JsonWriter<'_>,
     context: &Context<'a>,
     strings: &mut Strings<'a>,

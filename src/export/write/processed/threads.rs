@@ -14,7 +14,7 @@ use crate::util::SharedSort;
 /// The column that only native allocations have.
 const ADDRESS: &str = "memoryAddress";
 
-pub(super) fn write_thread<'a>(
+pub(crate) fn write_thread<'a>(
     json: &mut JsonWriter<'_>,
     context: &Context<'a>,
     strings: &mut Strings<'a>,

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
+use crate::export::markers::SwitchTotals;
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::folded_runtime;
-use crate::export::switch_totals::SwitchTotals;
 use crate::model::{
     FunctionKind, LABELS_LEFT_OUT, ProfileModel, StackId, TRUNCATED, Thread, is_whole_stack,
 };
@@ -176,7 +176,7 @@ impl<'a> TimeCounter<'a> {
             is_in_runtime |= runtime == Some(current);
             let frame = self.profile.frame(frame);
             let kind = self.profile.function(frame.function).kind;
-            // As in `visible_frames`, the innermost frame stays in any case. A label of the thread's
+            // As in `frames_inside`, the innermost frame stays in any case. A label of the thread's
             // outermost function may lie among the runtime's frames.
             let is_left_out = is_in_runtime && current != stack && kind != FunctionKind::Label;
             let counts_inlined = self.self_time == SelfTime::OfInlinedFunction;
@@ -249,7 +249,9 @@ pub(crate) fn summarize(profile: &ProfileModel) -> Vec<ThreadSummary> {
             samples: times.all.samples as usize,
             sampled: Duration::from_nanos(sampled_ns),
             cpu: Duration::from_nanos(times.cpu_ns),
-            waited_for_processor: switches.and_then(|switches| switches.waited()),
+            waited_for_processor: switches
+                .and_then(|switches| switches.waited_ns)
+                .map(Duration::from_nanos),
             voluntary_switches: switches.map(|switches| switches.voluntary),
             involuntary_switches: switches.map(|switches| switches.involuntary),
             truncated_samples: times.truncated_samples as usize,
@@ -283,15 +285,7 @@ fn hot_functions(
         })
         .collect();
     functions.shared_sort_by(|one, other| {
-        let key = |function: &HotFunction| {
-            let HotFunction {
-                self_time,
-                self_samples,
-                total_time,
-                ..
-            } = *function;
-            (self_time, self_samples, total_time)
-        };
+        let key = |one: &HotFunction| (one.self_time, one.self_samples, one.total_time);
         let by_time = key(other).cmp(&key(one));
         let by_name = || one.name.cmp(&other.name);
         by_time

@@ -24,25 +24,20 @@ mod explain;
 mod function_groups;
 mod function_names;
 mod function_times;
-mod marker_pairs;
+mod markers;
 mod options;
-mod own_code;
-mod payloads;
 mod read;
 mod run_loops;
-#[cfg(test)]
-mod sample_profile;
-mod sampled_range;
 mod summary;
-mod switch_totals;
 #[cfg(test)]
 mod test_profile;
+mod unique_list;
 mod write;
 
 pub(crate) use diff::{Diff, DiffOptions, compare};
 pub(crate) use explain::explain;
+pub(crate) use function_groups::is_own_source;
 pub(crate) use function_times::summarize;
-pub(crate) use own_code::is_own_source;
 pub(crate) use read::{add_child, read_profile_file, read_profile_from};
 pub(crate) use write::write_profile;
 #[cfg(feature = "otlp-unstable")]

@@ -1,4 +1,5 @@
-//! What the options of a writer mean for a profile.
+//! What the options of a writer mean for a profile: which threads it writes, and what their samples
+//! count for.
 
 use std::io::{self, Write};
 
@@ -23,11 +24,8 @@ impl ExportOptions {
             Some(thread) if !profile.threads.iter().any(|thread| self.chooses(thread)) => {
                 /// Number of names in the message.
                 const MAX_NAMES: usize = 12;
-                let mut names: Vec<&str> = profile
-                    .threads
-                    .iter()
-                    .map(|thread| thread.name.as_str())
-                    .collect();
+                let names = profile.threads.iter().map(|thread| thread.name.as_str());
+                let mut names: Vec<_> = names.collect();
                 names.sort_unstable();
                 names.dedup();
                 let more = if names.len() > MAX_NAMES { ", …" } else { "" };
@@ -131,4 +129,13 @@ impl ExportOptions {
             WeightUnit::Bytes => 0,
         }
     }
+}
+
+/// Returns the times of the first and the last of all samples; `None` without samples.
+pub(super) fn sampled_range<'a>(all: impl Iterator<Item = &'a Samples>) -> Option<(i64, i64)> {
+    let ranges = all.filter_map(|samples| {
+        let last = samples.len().checked_sub(1)?;
+        Some((samples.get(0).time_ns, samples.get(last).time_ns))
+    });
+    ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
 }

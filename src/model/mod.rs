@@ -37,9 +37,7 @@ mod unique_stacks;
 
 pub(crate) use crate::types::MarkerPhase;
 pub(crate) use alike::{Shown, show_threads};
-pub(crate) use call_nodes::CallNodes;
-#[cfg(feature = "formats")]
-pub(crate) use call_nodes::{CallNode, NodeId};
+pub(crate) use call_nodes::{CallNodes, NodeId};
 #[cfg(feature = "protobuf")]
 pub(crate) use charged_cpu::even_share;
 pub(crate) use charged_cpu::{ChargedSample, ChargedSamples};

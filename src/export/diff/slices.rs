@@ -1,9 +1,8 @@
 //! Divides a profile's time into slices, and each function's time with it.
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers};
-use crate::export::marker_pairs::stands_for;
-use crate::export::options::ExportOptions;
-use crate::export::sampled_range::sampled_range;
+use crate::export::markers::stands_for;
+use crate::export::options::{ExportOptions, sampled_range};
 use crate::export::summary::meta_field;
 use crate::model::{FunctionKind, MarkerPhase, ProfileModel, RowTicks, Sample, Thread};
 

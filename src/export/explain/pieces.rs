@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use crate::export::explain::ranges::{TimeRange, overlap_ns};
-use crate::export::switch_totals::{SwitchTotals, is_of_switches};
+use crate::export::markers::{SwitchTotals, is_of_switches};
 use crate::model::{ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
 use crate::types::TimeKind;
 

@@ -6,9 +6,7 @@ use std::io;
 use crate::export::explain::on_threads::{Exact, by_contexts, by_label, threads, whole};
 use crate::export::explain::pieces::OnThread;
 use crate::export::explain::ranges::TimeRange;
-use crate::export::marker_pairs::MarkerPairs;
-use crate::export::payloads::{field, is_of_type};
-use crate::export::switch_totals::{is_of_contexts, is_of_switches};
+use crate::export::markers::{MarkerPairs, field, is_of_contexts, is_of_switches, is_of_type};
 use crate::model::{FieldValue, Marker, ProfileModel, TextId, Thread};
 use crate::types::Wanted;
 

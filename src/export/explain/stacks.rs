@@ -1,8 +1,7 @@
 //! The functions that represent a stack: those of the program's own crates, and what they called.
 
-use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
+use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping, OwnCrates};
 use crate::export::function_names::one_line;
-use crate::export::own_code::OwnCrates;
 use crate::export::run_loops::is_run_loop;
 use crate::model::{FunctionId, FunctionKind, ProfileModel, StackId};
 use crate::types::TimeKind;

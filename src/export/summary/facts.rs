@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::export::function_groups::{FunctionGroup, FunctionGroups, Grouping};
+use crate::export::function_groups::{FunctionGroup, FunctionGroups, Grouping, OwnCrates};
 use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, TimeCounter};
-use crate::export::marker_pairs::{MarkerPairs, stands_for};
+use crate::export::markers::{
+    MarkerPairs, SwitchTotals, is_of_contexts, is_of_switches, stands_for,
+};
 use crate::export::options::ExportOptions;
-use crate::export::own_code::OwnCrates;
-use crate::export::switch_totals::{SwitchTotals, is_of_contexts, is_of_switches};
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
 use crate::util::SharedSort;

@@ -209,50 +209,39 @@ impl Builder {
         *draft.or_insert_with(|| Self::push(drafts, Some(parent), FlameLabel::Function(first)))
     }
 
-    fn siblings(&self, profile: &ProfileModel) -> Siblings {
-        let drafts = &self.drafts;
+    /// Returns the drafts by their parents. Siblings lie together, the last one first: threads in
+    /// the profile's order, functions by name.
+    fn sorted(&self, profile: &ProfileModel) -> Vec<u32> {
         // Names are compared once each, instead of once for each pair of siblings.
         let mut by_name: Vec<FunctionId> = self.by_name.values().copied().collect();
         by_name.shared_sort_by_key(|function| profile.function_name(*function));
-        let mut ranks: NumberMap<u32> = NumberMap::default();
-        ranks.extend(
-            by_name
-                .iter()
-                .zip(0..)
-                .map(|(id, rank)| (id.0.into(), rank)),
-        );
+        let ranks = by_name.iter().zip(0..);
+        let ranks: NumberMap<u32> = ranks.map(|(id, rank)| (id.0.into(), rank)).collect();
         let rank = |draft: &Draft| match draft.label {
             FlameLabel::Threads(_) => 0,
             FlameLabel::Function(function) => ranks[&function.0.into()],
         };
-        let mut ids: Vec<u32> = (0..drafts.len() as u32).collect();
+        let mut ids: Vec<u32> = (0..self.drafts.len() as u32).collect();
         ids.shared_sort_by_cached_key(|id| {
-            let draft = &drafts[*id as usize];
+            let draft = &self.drafts[*id as usize];
             (draft.parent, Reverse(rank(draft)), Reverse(*id))
         });
-        let mut starts = vec![0_u32; drafts.len() + 2];
-        for draft in drafts {
-            starts[draft.parent.map_or(0, |parent| parent as usize + 1) + 1] += 1;
-        }
-        let mut sum = 0;
-        for start in &mut starts {
-            sum += *start;
-            *start = sum;
-        }
-        Siblings {
-            drafts: ids,
-            starts,
-        }
+        ids
     }
 
-    /// Returns the nodes in their order. Threads keep the profile's order, functions are sorted by
-    /// name.
+    /// Returns the nodes in their order.
     fn to_nodes(&self, profile: &ProfileModel, unit: FlameUnit) -> Vec<FlameNode> {
         let drafts = &self.drafts;
-        let siblings = self.siblings(profile);
+        let sorted = self.sorted(profile);
+        let parent_of = |id: u32| drafts[id as usize].parent;
+        let children = |parent: Option<u32>| {
+            let first = sorted.partition_point(|id| parent_of(*id) < parent);
+            let children = sorted[first..].iter().copied();
+            children.take_while(move |id| parent_of(*id) == parent)
+        };
         let mut nodes: Vec<FlameNode> = Vec::with_capacity(drafts.len());
-        let mut open: Vec<(u32, usize)> = Vec::new();
-        open.extend(siblings.of(None).iter().map(|id| (*id, 0)));
+        // The first sibling is popped first.
+        let mut open: Vec<(u32, usize)> = children(None).map(|id| (id, 0)).collect();
         while let Some((id, depth)) = open.pop() {
             let draft = &drafts[id as usize];
             nodes.push(FlameNode {
@@ -261,7 +250,7 @@ impl Builder {
                 own: draft.own,
                 total: 0,
             });
-            open.extend(siblings.of(Some(id)).iter().map(|id| (*id, depth + 1)));
+            open.extend(children(Some(id)).map(|id| (id, depth + 1)));
         }
         if let FlameUnit::CpuIntervals(interval_ns) = unit {
             count_intervals(&mut nodes, interval_ns);
@@ -269,22 +258,6 @@ impl Builder {
         add_totals(&mut nodes);
         nodes.retain(|node| node.total > 0);
         nodes
-    }
-}
-
-/// The drafts by their parents. Siblings lie together, the last one first, so that the first one is
-/// popped first.
-struct Siblings {
-    drafts: Vec<u32>,
-    /// Where the children of each parent begin, first those without a parent. The last element is
-    /// the end of all.
-    starts: Vec<u32>,
-}
-
-impl Siblings {
-    fn of(&self, parent: Option<u32>) -> &[u32] {
-        let index = parent.map_or(0, |parent| parent as usize + 1);
-        &self.drafts[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::export::options::SampleWeight;
-use crate::export::sample_profile::{ProfileBuilder, two_threads};
+use crate::export::test_profile::{ProfileBuilder, two_threads};
 
 fn tree<'a>(profile: &'a ProfileModel, options: &ExportOptions) -> FlameTree<'a> {
     FlameTree::of(profile, options)

@@ -1,10 +1,62 @@
-//! The last stack of each thread, as text.
+//! Stacks as lines of text: collapsed stacks, which have a line for each call path with the number
+//! of its samples, and the last stack of each thread.
 
 use std::io::{self, BufWriter, Write};
 
 use crate::export::options::ExportOptions;
-use crate::export::write::visible_frames::visible_frames;
+use crate::export::run_loops::{folded_runtime, frames_inside};
+use crate::export::write::flame_tree::{FlameTree, UNNAMED};
 use crate::model::{Frame, FunctionKind, ProfileModel, Sample, Thread};
+
+/// Writes lines of the form `thread;outer function;inner function COUNT`, in a stable order.
+///
+/// Counts are numbers of samples, because readers such as the Firefox Profiler make one sample of
+/// each. With [`SampleWeight::Cpu`](crate::export::options::SampleWeight::Cpu), a count is CPU time
+/// in multiples of the interval.
+pub(crate) fn write_collapsed(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let tree = FlameTree::of(profile, options);
+    let mut out = BufWriter::new(out);
+    let mut path = String::new();
+    // The end of each depth's name in the path.
+    let mut ends: Vec<usize> = Vec::new();
+    for node in &tree.nodes {
+        ends.truncate(node.depth);
+        path.truncate(ends.last().copied().unwrap_or(0));
+        if node.depth > 0 {
+            path.push(';');
+        }
+        push_frame(&mut path, tree.name(node.label));
+        ends.push(path.len());
+        if node.own > 0 {
+            writeln!(out, "{path} {}", node.own)?;
+        }
+    }
+    out.flush()
+}
+
+/// Appends a name without the characters that separate frames and lines.
+fn push_frame(path: &mut String, name: &str) {
+    let name = match name.trim() {
+        "" => UNNAMED,
+        name => name,
+    };
+    let is_plain = |byte: &u8| (b' '..0x7f).contains(byte) && *byte != b';';
+    if name.as_bytes().iter().all(is_plain) {
+        path.push_str(name);
+        return;
+    }
+    path.extend(name.chars().map(|character| match character {
+        ';' => ':',
+        // Some readers end a line at these two, too.
+        '\u{2028}' | '\u{2029}' => ' ',
+        character if character.is_control() => ' ',
+        character => character,
+    }));
+}
 
 /// Writes a paragraph for each thread: what it was doing at its last sample, and its stack, the
 /// innermost function first. A label is in brackets.
@@ -26,7 +78,8 @@ pub(crate) fn write_stacks(
             .find(has_stack);
         write_head(profile, thread, last, end_ns, &mut out)?;
         let stack = last.and_then(|last| last.stack);
-        for (number, (_, frame)) in visible_frames(profile, options, stack).enumerate() {
+        let runtime = folded_runtime(profile, options.folds_runtime, stack);
+        for (number, (_, frame)) in frames_inside(profile, stack, runtime).enumerate() {
             write_frame(profile, number, profile.frame(frame), &mut out)?;
         }
         writeln!(out)?;
@@ -49,11 +102,12 @@ fn write_head(
     let Some(last) = last else {
         return writeln!(out, ": no sample");
     };
-    let state = state_of(profile, last);
-    match end_ns.map(|end| end.saturating_sub(last.time_ns).max(0)) {
-        Some(age_ns) => writeln!(out, ": {state}, {:.1} ms ago", age_ns as f64 / 1e6),
-        None => writeln!(out, ": {state}"),
+    write!(out, ": {}", state_of(profile, last))?;
+    if let Some(end_ns) = end_ns {
+        let age_ns = end_ns.saturating_sub(last.time_ns).max(0);
+        write!(out, ", {:.1} ms ago", age_ns as f64 / 1e6)?;
     }
+    writeln!(out)
 }
 
 /// Returns what a thread was doing in a sample.
@@ -103,7 +157,42 @@ fn write_frame(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::sample_profile::{ProfileBuilder, WAIT};
+    use crate::export::options::SampleWeight;
+    use crate::export::test_profile::{ProfileBuilder, WAIT, two_threads};
+
+    fn collapsed(profile: &ProfileModel, options: &ExportOptions) -> String {
+        let mut out = Vec::new();
+        write_collapsed(profile, options, &mut out).expect("a vector takes all");
+        String::from_utf8(out).expect("lines are UTF-8")
+    }
+
+    #[test]
+    fn collapsed_counts_samples_by_path() {
+        let text = collapsed(&two_threads(), &ExportOptions::default());
+        let expected = "main 1\nmain;run;parse 2\nmain;run;parse;alloc 1\nmain;run;wait 3\n\
+                        worker;wait 2\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn collapsed_of_cpu_time_counts_intervals() {
+        let options = ExportOptions {
+            weight: SampleWeight::Cpu,
+            ..ExportOptions::default()
+        };
+        // 0.4 + 2.9 intervals on the main thread, none while threads wait.
+        let text = collapsed(&two_threads(), &options);
+        assert_eq!(text, "main;run;parse 3\n");
+    }
+
+    #[test]
+    fn collapsed_replaces_separators_in_names() {
+        let mut builder = ProfileBuilder::new();
+        let thread = builder.thread("a;b");
+        builder.sample(thread, 0, &["[u8; 4]\n", ""]);
+        let text = collapsed(&builder.profile, &ExportOptions::default());
+        assert_eq!(text, "a:b;[u8: 4];(unnamed) 1\n");
+    }
 
     #[test]
     fn last_stack_of_each_thread_is_written() {

@@ -14,17 +14,17 @@ use std::collections::HashSet;
 use std::io;
 
 use crate::export::options::ExportOptions;
-use crate::export::write::formats::marker_spans::MarkerSpans;
-use crate::export::write::formats::profile_calls::{CallOrSpan, visit_calls};
-use crate::export::write::formats::profile_nodes::ProfileNodes;
-use crate::export::write::formats::ticks::{MicroClock, TickRange, Ticks};
-use crate::export::write::formats::trace_events::write_track;
-use crate::export::write::formats::trace_flows::Flows;
-use crate::export::write::formats::trace_markers::MarkerEvents;
-use crate::export::write::formats::trace_samples::write_samples;
+use crate::export::write::formats::profile_calls::{CallOrSpan, MarkerSpans, visit_calls};
+use crate::export::write::formats::trace_markers::{Flows, MarkerEvents, write_track};
+use crate::export::write::formats::v8_profile::{
+    Activity, MicroClock, ProfileNodes, Tick, TickRange, Ticks,
+};
 use crate::json::JsonWriter;
 use crate::model::{Counter, ProfileModel, Thread};
-use crate::util::FailureLatch;
+
+/// Samples of a chunk. DevTools passes the samples of a chunk as the arguments of a function, whose
+/// number is limited. It takes the end of the profile from the first chunk, so chunks are long.
+const CHUNK_SAMPLES: usize = 1 << 15;
 
 /// Writes the threads that the options choose, and the counters.
 ///
@@ -37,28 +37,22 @@ pub(crate) fn write_chrome_trace(
 ) -> io::Result<()> {
     let threads = options.threads(profile);
     let mut ids = Ids::default();
-    let pids: Vec<u64> = profile
-        .processes
-        .iter()
-        .map(|process| ids.take(&process.pid))
-        .collect();
+    let processes = profile.processes.iter();
+    let pids: Vec<u64> = processes.map(|process| ids.take(&process.pid)).collect();
     // A main thread usually has the id of its process.
     let mut ids = Ids::default();
-    let tids: Vec<u64> = threads
-        .iter()
-        .map(|&index| ids.take(&profile.threads[index].tid))
-        .collect();
+    let chosen = threads.iter().map(|&index| &profile.threads[index]);
+    let tids: Vec<u64> = chosen.map(|thread| ids.take(&thread.tid)).collect();
     let mut trace = Trace {
         profile,
         options,
         clock: MicroClock::new(first_ns(profile, &threads)),
         flows: Flows::of(profile),
-        ids,
-        next_sort_index: 0,
+        tracks: Tracks { ids, count: 0 },
         next_async_id: 1,
     };
 
-    let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
+    let mut json = JsonWriter::new(out);
     json.object(|json| {
         json.key("displayTimeUnit").string("ms");
         json.key("otherData").object(|json| {
@@ -107,6 +101,99 @@ fn first_ns(profile: &ProfileModel, threads: &[usize]) -> i64 {
         .min(0)
 }
 
+struct Trace<'a> {
+    profile: &'a ProfileModel,
+    options: &'a ExportOptions,
+    clock: MicroClock,
+    flows: Flows<'a>,
+    tracks: Tracks,
+    next_async_id: u64,
+}
+
+impl<'a> Trace<'a> {
+    fn write_thread(
+        &mut self,
+        json: &mut JsonWriter<'_>,
+        thread: &'a Thread,
+        (pid, tid): (u64, u64),
+    ) {
+        let (profile, options, clock) = (self.profile, self.options, self.clock);
+        let mut range = TickRange::default();
+        Ticks::new(profile, thread, options).for_each(|tick| range.add(&tick));
+        let (start_ns, end_ns) = match (range.count, profile.meta.session_ns) {
+            (0, session) => session.unwrap_or_default(),
+            _ => (range.first_ns, range.end_ns(profile)),
+        };
+        let spans = MarkerSpans::of(profile, thread, (start_ns, end_ns));
+        let has_markers = spans.host.len() < thread.markers.len();
+
+        self.tracks.begin(json, &thread.name, (pid, tid));
+        let mut markers = MarkerEvents {
+            profile,
+            thread,
+            clock,
+            track: (pid, tid),
+            flows: &mut self.flows,
+        };
+        let mut nodes = ProfileNodes::new(profile, options);
+        let ticks = Ticks::new(profile, thread, options);
+        let end = (clock, end_ns);
+        visit_calls(&mut nodes, ticks, &spans.host, end, |next| match next {
+            CallOrSpan::Span(span) => markers.write_complete(json, &span),
+            CallOrSpan::Call(call) => json.object(|json| {
+                json.key("name")
+                    .string(profile.function_name(call.function));
+                json.key("cat").string("call");
+                json.key("ph").string("X");
+                json.key("ts").signed(call.start_us);
+                json.key("dur").signed(call.end_us - call.start_us);
+                write_track(json, (pid, tid));
+            }),
+        });
+        if has_markers {
+            let name = format!("{} (markers)", thread.name);
+            markers.track = self.tracks.begin_new(json, &name, pid);
+            markers.write_nested(json, &spans.nested);
+            markers.write_crossing(json, &spans.crossing, &mut self.next_async_id);
+            markers.write_instants(json);
+        }
+        if range.count > 0 {
+            let name = format!("{} (samples)", thread.name);
+            let track = self.tracks.begin_new(json, &name, pid);
+            let ticks = Ticks::new(profile, thread, options);
+            let start_us = clock.us(range.first_ns);
+            let nodes = ProfileNodes::new(profile, options);
+            write_samples(json, profile, nodes, ticks, (clock, start_us), track);
+        }
+    }
+}
+
+/// The tracks that have begun. They are shown in the order in which they are written.
+struct Tracks {
+    ids: Ids,
+    count: u64,
+}
+
+impl Tracks {
+    /// Writes the name of a track.
+    fn begin(&mut self, json: &mut JsonWriter<'_>, name: &str, track: (u64, u64)) {
+        write_metadata(json, "thread_name", track, |json| {
+            json.key("name").string(name);
+        });
+        write_metadata(json, "thread_sort_index", track, |json| {
+            json.key("sort_index").unsigned(self.count);
+        });
+        self.count += 1;
+    }
+
+    /// Writes the name of a track that is no thread, and returns the track.
+    fn begin_new(&mut self, json: &mut JsonWriter<'_>, name: &str, pid: u64) -> (u64, u64) {
+        let track = (pid, self.ids.make());
+        self.begin(json, name, track);
+        track
+    }
+}
+
 /// Numbers for processes and threads. A process of Firefox may have an id that is not a number, and
 /// two threads may have had the same id, one after the other.
 #[derive(Default)]
@@ -136,98 +223,6 @@ impl Ids {
     }
 }
 
-struct Trace<'a> {
-    profile: &'a ProfileModel,
-    options: &'a ExportOptions,
-    clock: MicroClock,
-    flows: Flows<'a>,
-    ids: Ids,
-    next_sort_index: u64,
-    next_async_id: u64,
-}
-
-impl<'a> Trace<'a> {
-    fn write_thread(
-        &mut self,
-        json: &mut JsonWriter<'_>,
-        thread: &'a Thread,
-        (pid, tid): (u64, u64),
-    ) {
-        let (profile, options, clock) = (self.profile, self.options, self.clock);
-        let mut range = TickRange::default();
-        Ticks::new(profile, thread, options).for_each(|tick| range.add(&tick));
-        let (start_ns, end_ns) = match (range.count, profile.meta.session_ns) {
-            (0, session) => session.unwrap_or_default(),
-            _ => (range.first_ns, range.end_ns(profile)),
-        };
-        let spans = MarkerSpans::of(profile, thread, (start_ns, end_ns));
-        let has_markers = spans.host.len() < thread.markers.len();
-
-        self.name_track(json, &thread.name, (pid, tid));
-        let mut markers = MarkerEvents {
-            profile,
-            thread,
-            clock,
-            track: (pid, tid),
-            flows: &mut self.flows,
-        };
-        let mut nodes = ProfileNodes::new(profile, options);
-        let ticks = Ticks::new(profile, thread, options);
-        visit_calls(
-            &mut nodes,
-            ticks,
-            &spans.host,
-            (clock, end_ns),
-            |next| match next {
-                CallOrSpan::Span(span) => markers.write_complete(json, &span),
-                CallOrSpan::Call(call) => json.object(|json| {
-                    json.key("name")
-                        .string(profile.function_name(call.function));
-                    json.key("cat").string("call");
-                    json.key("ph").string("X");
-                    json.key("ts").signed(call.start_us);
-                    json.key("dur").signed(call.end_us - call.start_us);
-                    write_track(json, (pid, tid));
-                }),
-            },
-        );
-        if has_markers {
-            let track = (pid, self.ids.make());
-            self.name_track(json, &format!("{} (markers)", thread.name), track);
-            let mut markers = MarkerEvents {
-                profile,
-                thread,
-                clock,
-                track,
-                flows: &mut self.flows,
-            };
-            markers.write_nested(json, &spans.nested);
-            markers.write_crossing(json, &spans.crossing, &mut self.next_async_id);
-            markers.write_instants(json);
-        }
-        if range.count > 0 {
-            let track = (pid, self.ids.make());
-            self.name_track(json, &format!("{} (samples)", thread.name), track);
-            let ticks = Ticks::new(profile, thread, options);
-            let start_us = clock.us(range.first_ns);
-            let nodes = ProfileNodes::new(profile, options);
-            write_samples(json, profile, nodes, ticks, (clock, start_us), track);
-        }
-    }
-
-    /// Writes the name of a track. The tracks are shown in the order in which they are written.
-    fn name_track(&mut self, json: &mut JsonWriter<'_>, name: &str, track: (u64, u64)) {
-        write_metadata(json, "thread_name", track, |json| {
-            json.key("name").string(name);
-        });
-        let index = self.next_sort_index;
-        self.next_sort_index += 1;
-        write_metadata(json, "thread_sort_index", track, |json| {
-            json.key("sort_index").unsigned(index);
-        });
-    }
-}
-
 fn write_metadata(
     json: &mut JsonWriter<'_>,
     what: &str,
@@ -241,6 +236,106 @@ fn write_metadata(
         json.key("ts").unsigned(0);
         write_track(json, track);
         json.key("args").object(args);
+    });
+}
+
+/// Writes the samples of a thread as events `Profile` and `ProfileChunk`. `ts` of `Profile` is the
+/// start of the profile. DevTools matches chunks to it by process and id, so the id is that of the
+/// track.
+fn write_samples(
+    json: &mut JsonWriter<'_>,
+    profile: &ProfileModel,
+    mut nodes: ProfileNodes<'_>,
+    ticks: impl Iterator<Item = Tick>,
+    (clock, start_us): (MicroClock, i64),
+    track: (u64, u64),
+) {
+    write_event(json, "Profile", start_us, track, |json| {
+        json.key("startTime").signed(start_us);
+    });
+    let mut ticks = ticks.peekable();
+    let mut chunk = Vec::new();
+    let (mut written, mut previous_us) = (nodes.ids().start, start_us);
+    while let Some(first) = ticks.peek() {
+        let first_us = clock.us(first.time_ns);
+        chunk.clear();
+        chunk.extend(ticks.by_ref().take(CHUNK_SAMPLES).map(|tick| {
+            let time_us = clock.us(tick.time_ns);
+            let sample = ChunkSample {
+                node: nodes.id_of(tick.activity),
+                delta_us: time_us - previous_us,
+                line: line_of(profile, tick.activity),
+            };
+            previous_us = time_us;
+            sample
+        }));
+        write_event(json, "ProfileChunk", first_us, track, |json| {
+            json.key("cpuProfile").object(|json| {
+                json.key("nodes").array(|json| {
+                    for id in written..nodes.ids().end {
+                        json.object(|json| {
+                            json.key("id").unsigned(id.into());
+                            if let Some(parent) = nodes.parent_of(id) {
+                                json.key("parent").unsigned(parent.into());
+                            }
+                            nodes.write_frame(json, id);
+                        });
+                    }
+                    written = nodes.ids().end;
+                });
+                write_column(json, "samples", &chunk, |sample| sample.node.into());
+            });
+            write_column(json, "timeDeltas", &chunk, |sample| sample.delta_us);
+            write_column(json, "lines", &chunk, |sample| sample.line.into());
+        });
+    }
+}
+
+struct ChunkSample {
+    node: u32,
+    delta_us: i64,
+    /// The line that ran, from 1 on; 0 if it is unknown.
+    line: u32,
+}
+
+fn line_of(profile: &ProfileModel, activity: Activity) -> u32 {
+    match activity {
+        Activity::Ran(stack) => profile.frame(profile.stack(stack).1).line.unwrap_or(0),
+        Activity::Idle | Activity::Unknown => 0,
+    }
+}
+
+fn write_column(
+    json: &mut JsonWriter<'_>,
+    name: &str,
+    chunk: &[ChunkSample],
+    value: impl Fn(&ChunkSample) -> i64,
+) {
+    json.key(name).array(|json| {
+        for sample in chunk {
+            json.signed(value(sample));
+        }
+    });
+}
+
+fn write_event(
+    json: &mut JsonWriter<'_>,
+    name: &str,
+    ts_us: i64,
+    track: (u64, u64),
+    data: impl FnOnce(&mut JsonWriter<'_>),
+) {
+    json.object(|json| {
+        json.key("name").string(name);
+        json.key("cat")
+            .string("disabled-by-default-v8.cpu_profiler");
+        json.key("ph").string("P");
+        json.key("id").string(&format!("{:#x}", track.1));
+        json.key("ts").signed(ts_us);
+        write_track(json, track);
+        json.key("args").object(|json| {
+            json.key("data").object(data);
+        });
     });
 }
 

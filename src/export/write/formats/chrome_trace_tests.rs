@@ -3,7 +3,9 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::export::write::formats::chrome_sample::{busy_profile, empty_profile, push_sample};
+use crate::export::write::formats::test_chrome_profile::{
+    busy_profile, empty_profile, push_sample,
+};
 
 fn events(profile: &ProfileModel) -> Vec<Value> {
     let mut out = Vec::new();
@@ -70,11 +72,9 @@ fn every_marker_is_written_once() {
     // A pair has two markers, unless it crosses another interval.
     let pairs = {
         let spans = MarkerSpans::of(&profile, &profile.threads[0], (0, i64::MAX));
-        let all = [spans.host, spans.nested, spans.crossing];
-        all.iter()
-            .flatten()
-            .filter(|span| span.end_marker.is_some())
-            .count()
+        let host = spans.host.iter().map(|(interval, _)| interval);
+        let all = host.chain(&spans.nested).chain(&spans.crossing);
+        all.filter(|interval| interval.last.is_some()).count()
     };
     assert!(pairs > 0);
     let markers = profile.threads[0].markers.len();

@@ -6,13 +6,12 @@
 use std::io;
 
 use crate::export::options::ExportOptions;
-use crate::export::write::formats::profile_nodes::{
-    FIXED_NODES, PROGRAM, ProfileNodes, ROOT, id_of_call, parent_id,
+use crate::export::write::formats::v8_profile::{
+    Activity, MicroClock, PROGRAM, ProfileNodes, TickRange, Ticks,
 };
-use crate::export::write::formats::ticks::{Activity, MicroClock, TickRange, Ticks};
 use crate::json::JsonWriter;
-use crate::model::{NodeId, ProfileModel, Thread};
-use crate::util::{FailureLatch, NumberMap, pair_key};
+use crate::model::{ProfileModel, Thread};
+use crate::util::{NumberMap, SharedSort, pair_key};
 
 /// Writes the busiest thread of those that the options choose.
 ///
@@ -29,7 +28,7 @@ pub(crate) fn write_cpuprofile(
     let hits = Hits::count(profile, thread, options, &mut nodes);
     let clock = MicroClock::new(hits.range.first_ns);
 
-    let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
+    let mut json = JsonWriter::new(out);
     json.object(|json| {
         json.key("nodes");
         write_nodes(json, &mut nodes, &hits);
@@ -101,9 +100,8 @@ impl Hits {
 
     /// Returns the lines of a node with their ticks.
     fn lines(&self, id: u32) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let from = self
-            .by_line
-            .partition_point(|(key, _)| *key < pair_key(id, 0));
+        let first = pair_key(id, 0);
+        let from = self.by_line.partition_point(|(key, _)| *key < first);
         let of_node = self.by_line[from..].iter();
         let of_node = of_node.take_while(move |(key, _)| key >> 32 == u64::from(id));
         of_node.map(|(key, ticks)| (key & u64::from(u32::MAX), *ticks))
@@ -111,83 +109,35 @@ impl Hits {
 }
 
 fn write_nodes(json: &mut JsonWriter<'_>, nodes: &mut ProfileNodes<'_>, hits: &Hits) {
-    let children = Children::of(nodes);
-    let write_rest = |json: &mut JsonWriter<'_>, id: u32| {
-        json.key("hitCount").unsigned(hits.of_node(id));
-        json.key("children").array(|json| {
-            children
-                .of_id(id)
-                .for_each(|child| json.unsigned(child.into()));
-        });
-        let mut lines = hits.lines(id).peekable();
-        if lines.peek().is_some() {
-            json.key("positionTicks").array(|json| {
-                for (line, ticks) in lines {
-                    json.object(|json| {
-                        json.key("line").unsigned(line);
-                        json.key("ticks").unsigned(ticks);
+    // Each node's id after that of its parent.
+    let pairs = nodes.ids().map(|id| (nodes.parent_of(id), id));
+    let mut pairs: Vec<(Option<u32>, u32)> = pairs.collect();
+    pairs.shared_sort_by_key(|(parent, _)| *parent);
+    json.array(|json| {
+        for id in nodes.ids() {
+            let first_child = pairs.partition_point(|(parent, _)| *parent < Some(id));
+            let children = pairs[first_child..].iter();
+            let children = children.take_while(|(parent, _)| *parent == Some(id));
+            let mut lines = hits.lines(id).peekable();
+            json.object(|json| {
+                json.key("id").unsigned(id.into());
+                nodes.write_frame(json, id);
+                json.key("hitCount").unsigned(hits.of_node(id));
+                json.key("children")
+                    .array(|json| children.for_each(|(_, child)| json.unsigned((*child).into())));
+                if lines.peek().is_some() {
+                    json.key("positionTicks").array(|json| {
+                        for (line, ticks) in lines {
+                            json.object(|json| {
+                                json.key("line").unsigned(line);
+                                json.key("ticks").unsigned(ticks);
+                            });
+                        }
                     });
                 }
             });
         }
-    };
-    json.array(|json| {
-        for (id, name) in FIXED_NODES {
-            json.object(|json| {
-                json.key("id").unsigned(id.into());
-                ProfileNodes::write_fixed_frame(json, name);
-                write_rest(json, id);
-            });
-        }
-        for index in 0..nodes.calls.nodes().len() as u32 {
-            let node = NodeId(index);
-            let function = nodes.calls.get(node).function;
-            json.object(|json| {
-                json.key("id").unsigned(id_of_call(node).into());
-                nodes.write_frame(json, function);
-                write_rest(json, id_of_call(node));
-            });
-        }
     });
-}
-
-/// The children of all nodes, as linked lists.
-struct Children {
-    /// By the id of a node, the id of its first child; 0 for none.
-    first: Vec<u32>,
-    /// By the id of a node, the id of the next child of the same parent; 0 for none.
-    next: Vec<u32>,
-}
-
-impl Children {
-    fn of(nodes: &ProfileNodes<'_>) -> Self {
-        let calls = nodes.calls.nodes();
-        let fixed = FIXED_NODES.len() + 1;
-        let mut children = Self {
-            first: vec![0; calls.len() + fixed],
-            next: vec![0; calls.len() + fixed],
-        };
-        // In reverse, because each child becomes the first one.
-        for (index, node) in calls.iter().enumerate().rev() {
-            children.prepend(parent_id(node), (index + fixed) as u32);
-        }
-        for (id, _) in FIXED_NODES.iter().rev().filter(|(id, _)| *id != ROOT) {
-            children.prepend(ROOT, *id);
-        }
-        children
-    }
-
-    fn prepend(&mut self, parent: u32, child: u32) {
-        self.next[child as usize] = self.first[parent as usize];
-        self.first[parent as usize] = child;
-    }
-
-    fn of_id(&self, id: u32) -> impl Iterator<Item = u32> + '_ {
-        let existing = |id: u32| Some(id).filter(|id| *id != 0);
-        std::iter::successors(existing(self.first[id as usize]), move |child| {
-            existing(self.next[*child as usize])
-        })
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::export::write::formats::chrome_sample::{
+use crate::export::write::formats::test_chrome_profile::{
     busy_profile, empty_profile, push_sample, self_and_total,
 };
 

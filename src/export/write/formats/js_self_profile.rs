@@ -3,45 +3,14 @@
 //! No entry is repeated. The format knows a function by its name and its definition, so two
 //! functions in which both are equal become one frame.
 
-use std::collections::HashMap;
 use std::io;
 
 use crate::export::options::ExportOptions;
-use crate::export::write::formats::profile_nodes::ProfileNodes;
-use crate::export::write::formats::ticks::Ticks;
+use crate::export::unique_list::UniqueList;
+use crate::export::write::formats::v8_profile::{ProfileNodes, Ticks};
 use crate::json::JsonWriter;
-use crate::model::{FunctionId, ProfileModel, TextId, UniqueStacks};
-use crate::util::{FailureLatch, NumberMap};
-
-/// A function, as the format shows it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct JsFrame {
-    name: TextId,
-    definition: Option<Definition>,
-}
-
-/// The file in which a function is defined, and where.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Definition {
-    file: TextId,
-    line: Option<u32>,
-    column: Option<u32>,
-}
-
-impl JsFrame {
-    fn new(profile: &ProfileModel, function: FunctionId) -> Self {
-        let function = profile.function(function);
-        let definition = |file| Definition {
-            file,
-            line: function.line,
-            column: function.column,
-        };
-        Self {
-            name: function.name,
-            definition: function.file.map(definition),
-        }
-    }
-}
+use crate::model::{Function, FunctionKind, ProfileModel, UniqueStacks};
+use crate::util::NumberMap;
 
 /// Writes the busiest thread of those that the options choose. Times are in ms since the profile's
 /// start. A sample whose thread waited, or whose stack is unknown, has no `stackId`.
@@ -65,12 +34,12 @@ pub(crate) fn write_js_self_profile(
     for node in nodes.calls.nodes() {
         let frame = *frame_of_function
             .entry(node.function.0.into())
-            .or_insert_with(|| stacks.intern_frame(&JsFrame::new(profile, node.function)));
+            .or_insert_with(|| stacks.intern_frame(&shown(profile.function(node.function))));
         let parent = node.parent.map(|parent| stack_of_node[parent.0 as usize]);
         stack_of_node.push(stacks.append_frame(parent, frame));
     }
 
-    let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
+    let mut json = JsonWriter::new(out);
     json.object(|json| {
         write_frames_and_resources(json, profile, stacks.frames());
         json.key("samples").array(|json| {
@@ -80,11 +49,7 @@ pub(crate) fn write_js_self_profile(
                         let stack = stack_of_node[node.0 as usize];
                         json.key("stackId").unsigned(stack.into());
                     }
-                    json.key("timestamp");
-                    match u64::try_from(tick.time_ns) {
-                        Ok(time_ns) => json.time_ms(time_ns),
-                        Err(_) => json.float(tick.time_ns as f64 / 1e6),
-                    }
+                    json.key("timestamp").signed_time_ms(tick.time_ns);
                 });
             }
         });
@@ -102,36 +67,43 @@ pub(crate) fn write_js_self_profile(
     json.finish()
 }
 
+/// Returns what the format shows of a function: its name, and its definition if the file is known.
+fn shown(function: &Function) -> Function {
+    let is_defined = function.file.is_some();
+    Function {
+        file: function.file,
+        line: function.line.filter(|_| is_defined),
+        column: function.column.filter(|_| is_defined),
+        ..Function::new(function.name, FunctionKind::Script)
+    }
+}
+
 fn write_frames_and_resources(
     json: &mut JsonWriter<'_>,
     profile: &ProfileModel,
-    frames: &[JsFrame],
+    frames: &[Function],
 ) {
-    let mut resources = Vec::new();
-    let mut indices = HashMap::new();
+    let mut resources = UniqueList::default();
     json.key("frames").array(|json| {
         for frame in frames {
             json.object(|json| {
                 json.key("name").string(profile.text(frame.name));
-                let Some(definition) = &frame.definition else {
-                    return;
-                };
-                let index = *indices.entry(definition.file).or_insert_with(|| {
-                    resources.push(definition.file);
-                    resources.len() - 1
-                });
-                json.key("resourceId").unsigned(index as u64);
-                if let Some(line) = definition.line {
-                    json.key("line").unsigned(line.into());
-                }
-                if let Some(column) = definition.column {
-                    json.key("column").unsigned(column.into());
+                let resource = frame.file.map(|file| resources.index(file));
+                let numbers = [
+                    ("resourceId", resource),
+                    ("line", frame.line),
+                    ("column", frame.column),
+                ];
+                for (key, number) in numbers {
+                    if let Some(number) = number {
+                        json.key(key).unsigned(number.into());
+                    }
                 }
             });
         }
     });
     json.key("resources").array(|json| {
-        for file in &resources {
+        for file in &resources.elements {
             json.string(profile.text(*file));
         }
     });

@@ -1,5 +1,5 @@
 use super::*;
-use crate::export::write::formats::chrome_sample::{
+use crate::export::write::formats::test_chrome_profile::{
     busy_profile, empty_profile, push_sample, self_and_total,
 };
 

@@ -1,21 +1,28 @@
 //! The formats of Chrome's DevTools, speedscope and d3-flame-graph.
 
-#[cfg(test)]
-mod chrome_sample;
 mod chrome_trace;
 mod cpuprofile;
-mod flame_graph;
+mod d3_flame_graphs;
 mod js_self_profile;
-mod marker_spans;
 mod profile_calls;
-mod profile_nodes;
 mod speedscope;
-mod ticks;
-mod timed_flame_graph;
-mod trace_events;
-mod trace_flows;
+#[cfg(test)]
+mod test_chrome_profile;
 mod trace_markers;
-mod trace_samples;
-mod writer;
+mod v8_profile;
 
-pub(super) use writer::writer_of;
+use crate::export::options::Writer;
+use crate::types::Format;
+
+/// Returns the writer of one of these formats.
+pub(crate) fn writer_of(format: Format) -> Option<Writer> {
+    Some(match format {
+        Format::CpuProfile => cpuprofile::write_cpuprofile,
+        Format::JsSelfProfile => js_self_profile::write_js_self_profile,
+        Format::D3FlameGraph => d3_flame_graphs::write_timed_flame_graph,
+        Format::D3FlameGraphMerged => d3_flame_graphs::write_flame_graph,
+        Format::ChromeTrace => chrome_trace::write_chrome_trace,
+        Format::Speedscope => speedscope::write_speedscope,
+        _ => return None,
+    })
+}

@@ -1,4 +1,5 @@
-//! Estimates the calls of a thread from its samples, as DevTools does for its flame chart.
+//! Estimates the calls of a thread from its samples and from the markers of its host, as DevTools
+//! does for its flame chart.
 //!
 //! Each sample begins as a call of its innermost function, without duration. These calls and the
 //! host's markers are merged by time. Then each sample's stack is compared with the current one.
@@ -19,10 +20,10 @@
 
 use std::iter::Peekable;
 
-use crate::export::write::formats::marker_spans::{MarkerSpan, Role};
-use crate::export::write::formats::profile_nodes::ProfileNodes;
-use crate::export::write::formats::ticks::{MicroClock, Tick};
-use crate::model::{CallNodes, FunctionId, NodeId};
+use crate::export::write::formats::v8_profile::{MicroClock, ProfileNodes, Tick};
+use crate::export::write::intervals_and_flows::{MarkerInterval, marker_intervals};
+use crate::model::{CallNodes, FunctionId, Marker, NodeId, ProfileModel, Thread};
+use crate::util::NumberMap;
 
 /// A call of a function, in µs.
 #[doc(alias = "SyntheticProfileCall")]
@@ -41,7 +42,7 @@ pub(crate) struct ProfileCall {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CallOrSpan {
     Call(ProfileCall),
-    Span(MarkerSpan),
+    Span(MarkerInterval),
 }
 
 /// Visits the calls of a thread, and the intervals of its host.
@@ -52,13 +53,13 @@ pub(crate) enum CallOrSpan {
 pub(crate) fn visit_calls(
     nodes: &mut ProfileNodes<'_>,
     ticks: impl Iterator<Item = Tick>,
-    host: &[MarkerSpan],
+    host: &[HostSpan],
     (clock, end_ns): (MicroClock, i64),
     visit: impl FnMut(CallOrSpan),
 ) {
     let mut merged = Merged {
         ticks: ticks.peekable(),
-        host: host.iter().peekable(),
+        host,
         open: Vec::new(),
     };
     let mut estimate = Estimate {
@@ -70,11 +71,11 @@ pub(crate) fn visit_calls(
         visit,
     };
     let mut now_us = i64::MIN;
-    while let Some(event) = merged.next_event() {
-        now_us = now_us.max(clock.us(event.time_ns()));
+    while let Some((time_ns, event)) = merged.next_event() {
+        now_us = now_us.max(clock.us(time_ns));
         match event {
-            Event::SpanStart(span) => estimate.begin_span(span, now_us),
-            Event::SpanEnd(_) => estimate.end_span(now_us),
+            Event::SpanStart(span) => estimate.begin_span(*span, now_us),
+            Event::SpanEnd => estimate.end_span(now_us),
             Event::Sample(tick) => {
                 let top = nodes.node_of(tick.activity);
                 estimate.take_sample(&nodes.calls, top, now_us);
@@ -88,45 +89,37 @@ pub(crate) fn visit_calls(
 /// What happens next on a thread.
 #[derive(Clone, Copy)]
 enum Event<'a> {
-    SpanStart(&'a MarkerSpan),
-    SpanEnd(&'a MarkerSpan),
+    SpanStart(&'a HostSpan),
+    SpanEnd,
     Sample(Tick),
 }
 
-impl Event<'_> {
-    fn time_ns(&self) -> i64 {
-        match self {
-            Self::SpanStart(span) => span.start_ns,
-            Self::SpanEnd(span) => span.end_ns,
-            Self::Sample(tick) => tick.time_ns,
-        }
-    }
-}
-
 /// Merges ticks and intervals by time.
-struct Merged<'a, T: Iterator<Item = Tick>, S: Iterator<Item = &'a MarkerSpan>> {
+struct Merged<'a, T: Iterator<Item = Tick>> {
     ticks: Peekable<T>,
-    host: Peekable<S>,
-    /// The intervals that have begun, the innermost last.
-    open: Vec<&'a MarkerSpan>,
+    host: &'a [HostSpan],
+    /// The ends of the intervals that have begun, the innermost last.
+    open: Vec<i64>,
 }
 
-impl<'a, T: Iterator<Item = Tick>, S: Iterator<Item = &'a MarkerSpan>> Merged<'a, T, S> {
-    /// Returns the next event. At the same time, an end comes before a start, and a start before a
-    /// sample.
-    fn next_event(&mut self) -> Option<Event<'a>> {
+impl<'a, T: Iterator<Item = Tick>> Merged<'a, T> {
+    /// Returns the next event and its time. At the same time, an end comes before a start, and a
+    /// start before a sample.
+    fn next_event(&mut self) -> Option<(i64, Event<'a>)> {
+        let span = self.host.first();
+        let tick = self.ticks.peek();
         let events = [
-            self.open.last().map(|span| Event::SpanEnd(span)),
-            self.host.peek().map(|span| Event::SpanStart(span)),
-            self.ticks.peek().map(|tick| Event::Sample(*tick)),
+            self.open.last().map(|end_ns| (*end_ns, Event::SpanEnd)),
+            span.map(|span| (span.0.start_ns, Event::SpanStart(span))),
+            tick.map(|tick| (tick.time_ns, Event::Sample(*tick))),
         ];
         let events = events.into_iter().flatten();
-        let next = events.min_by_key(Event::time_ns)?;
-        match next {
-            Event::SpanEnd(_) => drop(self.open.pop()),
-            Event::SpanStart(span) => {
-                self.host.next();
-                self.open.push(span);
+        let next = events.min_by_key(|(time_ns, _)| *time_ns)?;
+        match next.1 {
+            Event::SpanEnd => drop(self.open.pop()),
+            Event::SpanStart((interval, _)) => {
+                self.host = &self.host[1..];
+                self.open.push(interval.end_ns);
             }
             Event::Sample(_) => drop(self.ticks.next()),
         }
@@ -185,13 +178,13 @@ impl<V: FnMut(CallOrSpan)> Estimate<V> {
         }
     }
 
-    fn begin_span(&mut self, span: &MarkerSpan, time_us: i64) {
-        if span.role == Role::Task {
+    fn begin_span(&mut self, (interval, role): HostSpan, time_us: i64) {
+        if role == Role::Task {
             self.truncate(self.locked_depth(), time_us);
         }
         self.locked.push(self.stack.len());
         self.last_top = None;
-        (self.visit)(CallOrSpan::Span(*span));
+        (self.visit)(CallOrSpan::Span(interval));
     }
 
     fn end_span(&mut self, time_us: i64) {
@@ -220,6 +213,82 @@ impl<V: FnMut(CallOrSpan)> Estimate<V> {
         for call in self.ended.drain(..) {
             (self.visit)(CallOrSpan::Call(call));
         }
+    }
+}
+
+/// The part that an interval plays when calls are estimated from samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// A task of the thread's event loop. Each call lies in one task.
+    Task,
+    /// The host calls a function: until it returns, its callers do not change.
+    FunctionCall,
+}
+
+/// Names of markers, or of their types, that play the part of a task. They are Chrome's names.
+const TASKS: &[&str] = &["Task", "RunTask", "RunMicrotasks"];
+/// Names of markers, or of their types, that play the part of a function call.
+const FUNCTION_CALLS: &[&str] = &["FunctionCall", "EvaluateScript", "EventDispatch"];
+
+/// An interval with the part that it plays.
+pub(crate) type HostSpan = (MarkerInterval, Role);
+
+/// The intervals of a thread. Each list is sorted by start, and a longer interval comes first.
+#[derive(Debug, Default)]
+pub(crate) struct MarkerSpans {
+    /// The intervals with a role. They nest.
+    pub(crate) host: Vec<HostSpan>,
+    /// Other intervals that nest.
+    pub(crate) nested: Vec<MarkerInterval>,
+    /// Intervals that begin in another one and end after it.
+    pub(crate) crossing: Vec<MarkerInterval>,
+}
+
+impl MarkerSpans {
+    /// Returns the intervals of a thread whose samples and markers lie between these times. An
+    /// interval whose start or end is missing begins or ends there.
+    pub(crate) fn of(profile: &ProfileModel, thread: &Thread, range: (i64, i64)) -> Self {
+        let (mut lists, mut roles) = (Self::default(), Roles::default());
+        let (mut host_ends, mut nested_ends) = (Vec::new(), Vec::new());
+        for interval in marker_intervals(thread, range) {
+            let role = roles.of(profile, &thread.markers.get(interval.first));
+            match role.filter(|_| nests(&mut host_ends, &interval)) {
+                Some(role) => lists.host.push((interval, role)),
+                None if nests(&mut nested_ends, &interval) => lists.nested.push(interval),
+                None => lists.crossing.push(interval),
+            }
+        }
+        lists
+    }
+}
+
+/// Adds the end of the next interval to those of the intervals around it, if it nests in them.
+fn nests(ends: &mut Vec<i64>, interval: &MarkerInterval) -> bool {
+    while ends.pop_if(|end| *end <= interval.start_ns).is_some() {}
+    let fits = ends.last().is_none_or(|end| interval.end_ns <= *end);
+    if fits {
+        ends.push(interval.end_ns);
+    }
+    fits
+}
+
+/// The role of each name that was looked up. Each name is compared once.
+#[derive(Default)]
+struct Roles(NumberMap<Option<Role>>);
+
+impl Roles {
+    fn of(&mut self, profile: &ProfileModel, marker: &Marker<'_>) -> Option<Role> {
+        let type_name = marker.payload.map(|payload| payload.type_name);
+        let names = [Some(marker.name), type_name].into_iter().flatten();
+        let mut roles = names.filter_map(|name| {
+            *self.0.entry(name.0.into()).or_insert_with(|| {
+                let name = profile.text(name);
+                let is_call = FUNCTION_CALLS.contains(&name);
+                let call = is_call.then_some(Role::FunctionCall);
+                TASKS.contains(&name).then_some(Role::Task).or(call)
+            })
+        });
+        roles.next()
     }
 }
 

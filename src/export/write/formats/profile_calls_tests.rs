@@ -1,11 +1,10 @@
 use super::*;
 use crate::export::options::ExportOptions;
-use crate::export::write::formats::chrome_sample::{
-    busy_profile, empty_profile, push_interval, push_sample, self_and_total,
+use crate::export::write::formats::test_chrome_profile::{
+    busy_profile, empty_profile, push_interval, push_marker, push_sample, self_and_total,
 };
-use crate::export::write::formats::marker_spans::MarkerSpans;
-use crate::export::write::formats::ticks::{TickRange, Ticks};
-use crate::model::ProfileModel;
+use crate::export::write::formats::v8_profile::{TickRange, Ticks};
+use crate::model::MarkerPhase;
 
 const US: i64 = 1_000;
 
@@ -27,7 +26,7 @@ fn calls(profile: &ProfileModel) -> Vec<(String, i64, i64)> {
                 (name, call.start_us, call.end_us)
             }
             CallOrSpan::Span(span) => {
-                let name = profile.text(thread.markers.get(span.marker as usize).name);
+                let name = profile.text(thread.markers.get(span.first).name);
                 (
                     name.to_owned(),
                     clock.us(span.start_ns),
@@ -161,4 +160,62 @@ fn total_times_agree_with_the_samples() {
             "{name}: {total}, {expected}"
         );
     }
+}
+
+fn spans(profile: &ProfileModel) -> MarkerSpans {
+    MarkerSpans::of(profile, &profile.threads[0], (0, 100))
+}
+
+fn times(spans: &[MarkerInterval]) -> Vec<(i64, i64)> {
+    spans
+        .iter()
+        .map(|span| (span.start_ns, span.end_ns))
+        .collect()
+}
+
+#[test]
+fn intervals_are_sorted_into_nested_and_crossing_ones() {
+    let mut profile = empty_profile();
+    for (start, end) in [(20, 30), (10, 40), (35, 50), (40, 45), (60, 55)] {
+        push_interval(&mut profile, "query", start, end);
+    }
+    let spans = spans(&profile);
+    assert_eq!(
+        times(&spans.nested),
+        [(10, 40), (20, 30), (40, 45), (60, 60)]
+    );
+    assert_eq!(times(&spans.crossing), [(35, 50)]);
+    assert!(spans.host.is_empty());
+}
+
+#[test]
+fn host_intervals_that_cross_play_no_part() {
+    let mut profile = empty_profile();
+    push_interval(&mut profile, "Task", 0, 20);
+    push_interval(&mut profile, "FunctionCall", 10, 30);
+    push_interval(&mut profile, "FunctionCall", 5, 20);
+    let spans = spans(&profile);
+    let (host, roles): (Vec<_>, Vec<_>) = spans.host.iter().copied().unzip();
+    assert_eq!(roles, [Role::Task, Role::FunctionCall]);
+    assert_eq!(times(&host), [(0, 20), (5, 20)]);
+    assert_eq!(times(&spans.nested), [(10, 30)]);
+}
+
+#[test]
+fn starts_and_ends_are_paired_by_name() {
+    use MarkerPhase::{IntervalEnd, IntervalStart};
+    let mut profile = empty_profile();
+    let mut push = |name: &str, phase, start, end| {
+        push_marker(&mut profile, name, phase, (start, end), &[]);
+    };
+    push("a", IntervalStart, Some(10), None);
+    push("a", IntervalStart, Some(20), None);
+    push("b", IntervalEnd, None, Some(25));
+    push("a", IntervalEnd, None, Some(30));
+    let spans = spans(&profile);
+    // The end of `b` has no start, the first start of `a` no end.
+    assert_eq!(times(&spans.nested), [(0, 25)]);
+    assert_eq!(times(&spans.crossing), [(10, 100), (20, 30)]);
+    let ends: Vec<_> = spans.crossing.iter().map(|span| span.last).collect();
+    assert_eq!(ends, [None, Some(3)]);
 }

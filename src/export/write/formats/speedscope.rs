@@ -6,10 +6,7 @@ use crate::export::options::ExportOptions;
 use crate::export::run_loops::is_run_loop;
 use crate::export::write::flame_tree::thread_label;
 use crate::json::JsonWriter;
-use crate::model::{
-    CallNodes, ChargedSample, FunctionId, NodeId, ProfileModel, Samples, Thread, WeightUnit,
-};
-use crate::util::FailureLatch;
+use crate::model::{CallNodes, FunctionId, NodeId, ProfileModel, Thread, WeightUnit};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -24,7 +21,7 @@ pub(crate) fn write_speedscope(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let threads = options.threads(profile);
-    let mut writer = JsonWriter::for_job(out, FailureLatch::fallible());
+    let mut writer = JsonWriter::new(out);
     writer.open(false);
     writer.key("$schema").string(SCHEMA);
     let exporter = concat!("gekkota@", env!("CARGO_PKG_VERSION"));
@@ -97,12 +94,6 @@ fn write_frame(writer: &mut JsonWriter<'_>, profile: &ProfileModel, id: Function
     });
 }
 
-/// A run of samples with the same functions.
-struct Run {
-    node: Option<NodeId>,
-    weight: u64,
-}
-
 fn write_thread(
     writer: &mut JsonWriter<'_>,
     profile: &ProfileModel,
@@ -111,21 +102,28 @@ fn write_thread(
     frames: &mut FrameTable,
 ) {
     let calls = CallNodes::of(profile, thread);
-    let unit = Unit::of(profile, options, thread);
+    let samples = &thread.samples;
+    let (unit, is_in_ns) = match samples.weight_unit {
+        _ if options.counts_cpu(profile) => ("nanoseconds", true),
+        WeightUnit::Samples if profile.meta.interval_ns > 0 => ("nanoseconds", true),
+        WeightUnit::Samples => ("none", false),
+        WeightUnit::Milliseconds => ("milliseconds", false),
+        WeightUnit::Bytes => ("bytes", false),
+    };
     writer.open(false);
     writer.key("type").string("sampled");
     writer.key("name").string(&thread_label(profile, thread));
-    writer.key("unit").string(unit.name());
+    writer.key("unit").string(unit);
     writer.key("samples").open(true);
     let mut weights: Vec<u64> = Vec::new();
     let mut path: Vec<u64> = Vec::new();
-    let mut write_run = |writer: &mut JsonWriter<'_>, run: Run| {
-        if run.weight == 0 {
+    let mut write_run = |writer: &mut JsonWriter<'_>, (node, weight): (Option<NodeId>, u64)| {
+        if weight == 0 {
             return;
         }
-        weights.push(run.weight);
+        weights.push(weight);
         path.clear();
-        for node in calls.path(run.node) {
+        for node in calls.path(node) {
             let function = calls.get(node).function;
             if options.folds_runtime && is_run_loop(profile, function) {
                 break;
@@ -134,18 +132,19 @@ fn write_thread(
         }
         writer.array(|writer| path.iter().rev().for_each(|frame| writer.unsigned(*frame)));
     };
-    let mut run = Run {
-        node: None,
-        weight: 0,
-    };
-    let samples = &thread.samples;
+    // The functions of the last samples, and the sum of these samples' weights.
+    let mut run = (None, 0_u64);
     for row in options.rows(profile, thread) {
         let node = row.sample.stack.and_then(|stack| calls.node_of(stack));
-        let weight = unit.weight(profile, options, samples, &row);
-        if node == run.node {
-            run.weight = run.weight.saturating_add(weight);
+        let weight = match is_in_ns {
+            true => options.weight_ns(profile, samples, &row),
+            // The viewer refuses weights below 0.
+            false => row.sample.weight.max(0).unsigned_abs(),
+        };
+        if node == run.0 {
+            run.1 = run.1.saturating_add(weight);
         } else {
-            write_run(writer, std::mem::replace(&mut run, Run { node, weight }));
+            write_run(writer, std::mem::replace(&mut run, (node, weight)));
         }
         if writer.failed() {
             return;
@@ -160,52 +159,6 @@ fn write_thread(
     writer.key("startValue").unsigned(0);
     writer.key("endValue").unsigned(sum);
     writer.close(false);
-}
-
-/// The unit of a thread's weights.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unit {
-    Nanoseconds,
-    Milliseconds,
-    Bytes,
-    Count,
-}
-
-impl Unit {
-    fn of(profile: &ProfileModel, options: &ExportOptions, thread: &Thread) -> Self {
-        match thread.samples.weight_unit {
-            _ if options.counts_cpu(profile) => Self::Nanoseconds,
-            WeightUnit::Samples if profile.meta.interval_ns > 0 => Self::Nanoseconds,
-            WeightUnit::Samples => Self::Count,
-            WeightUnit::Milliseconds => Self::Milliseconds,
-            WeightUnit::Bytes => Self::Bytes,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Nanoseconds => "nanoseconds",
-            Self::Milliseconds => "milliseconds",
-            Self::Bytes => "bytes",
-            Self::Count => "none",
-        }
-    }
-
-    fn weight(
-        self,
-        profile: &ProfileModel,
-        options: &ExportOptions,
-        samples: &Samples,
-        row: &ChargedSample,
-    ) -> u64 {
-        match self {
-            Self::Nanoseconds => options.weight_ns(profile, samples, row),
-            // The viewer refuses weights below 0.
-            Self::Milliseconds | Self::Bytes | Self::Count => {
-                row.sample.weight.max(0).unsigned_abs()
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::export::options::SampleWeight;
-use crate::export::sample_profile::{ProfileBuilder, two_threads};
+use crate::export::test_profile::{ProfileBuilder, two_threads};
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();

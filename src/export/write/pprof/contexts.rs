@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::export::switch_totals::is_of_contexts;
-use crate::export::write::flow_fields::FlowFields;
-use crate::export::write::marker_intervals::{MarkerInterval, marker_intervals};
-use crate::model::{FieldValue, ProfileModel, TextId, Thread};
+use crate::export::markers::is_of_contexts;
+use crate::export::options::sampled_range;
+use crate::export::unique_list::UniqueList;
+use crate::export::write::intervals_and_flows::{FlowFields, MarkerInterval, marker_intervals};
+use crate::model::{FieldValue, Markers, ProfileModel, TextId, Thread};
 
 /// A sample gets labels of at most this many fields.
 const MAX_FIELDS: usize = 8;
@@ -16,30 +17,29 @@ const MAX_VALUES: usize = 128;
 const MAX_OPEN: usize = 32;
 
 /// A field of a marker type: the type's name, and the field's key.
-pub(super) type Field = (TextId, TextId);
+pub(crate) type Field = (TextId, TextId);
 
 /// What markers say about a sample.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     /// Name of the innermost interval that contains the sample.
-    pub(super) marker: Option<TextId>,
+    pub(crate) marker: Option<TextId>,
     /// The texts in the innermost interval of each type; `None` for a value beyond the limit.
-    pub(super) fields: Vec<(Field, Option<TextId>)>,
+    pub(crate) fields: Vec<(Field, Option<TextId>)>,
     /// Keys and values of the context that the application has set.
-    pub(super) own: Vec<(TextId, TextId)>,
+    pub(crate) own: Vec<(TextId, TextId)>,
 }
 
 /// The contexts of a profile's samples.
-pub(super) struct Contexts<'a> {
+pub(crate) struct Contexts<'a> {
     profile: &'a ProfileModel,
     flows: FlowFields<'a>,
-    contexts: Vec<Context>,
-    numbers: HashMap<Context, u32>,
+    contexts: UniqueList<Context>,
     values: HashMap<Field, HashSet<TextId>>,
 }
 
 /// Finds the contexts of one thread's samples.
-pub(super) struct ThreadContexts<'t> {
+pub(crate) struct ThreadContexts<'t> {
     thread: &'t Thread,
     /// By start, the last one first.
     upcoming: Vec<MarkerInterval>,
@@ -51,23 +51,23 @@ pub(super) struct ThreadContexts<'t> {
 }
 
 impl<'a> Contexts<'a> {
-    pub(super) fn new(profile: &'a ProfileModel) -> Self {
-        let none = Context::default();
+    pub(crate) fn new(profile: &'a ProfileModel) -> Self {
+        let mut contexts = UniqueList::default();
+        contexts.index(Context::default());
         Self {
             profile,
             flows: FlowFields::of(profile),
-            contexts: vec![none.clone()],
-            numbers: HashMap::from([(none, 0)]),
+            contexts,
             values: HashMap::new(),
         }
     }
 
-    pub(super) fn get(&self, number: u32) -> &Context {
-        &self.contexts[number as usize]
+    pub(crate) fn get(&self, number: u32) -> &Context {
+        &self.contexts.elements[number as usize]
     }
 
-    pub(super) fn of_thread<'t>(&self, thread: &'t Thread) -> ThreadContexts<'t> {
-        let mut upcoming = marker_intervals(thread);
+    pub(crate) fn of_thread<'t>(&self, thread: &'t Thread) -> ThreadContexts<'t> {
+        let mut upcoming = marker_intervals(thread, entry_times(thread));
         upcoming.reverse();
         ThreadContexts {
             thread,
@@ -87,32 +87,25 @@ impl<'a> Contexts<'a> {
         own: Option<MarkerInterval>,
     ) -> u32 {
         let mut context = Context::default();
-        let own_fields = own.iter().flat_map(|own| own.fields(&thread.markers));
-        context
-            .own
-            .extend(own_fields.filter_map(|(_, key, value)| match value {
-                FieldValue::Text(value) | FieldValue::UniqueText(value) => Some((key, value)),
-                _ => None,
-            }));
+        let own_fields = own.iter().flat_map(|own| fields_of(own, &thread.markers));
+        for (_, key, value) in own_fields {
+            if let FieldValue::Text(value) | FieldValue::UniqueText(value) = value {
+                context.own.push((key, value));
+            }
+        }
         let mut types = Vec::new();
         for interval in open.iter().rev() {
             let name = thread.markers.get(interval.first).name;
             context.marker.get_or_insert(name);
             let inner_types = types.len();
-            for (type_name, key, value) in interval.fields(&thread.markers) {
+            for (type_name, key, value) in fields_of(interval, &thread.markers) {
                 if !types[..inner_types].contains(&type_name) {
                     self.add_field(&mut context, (type_name, key), value);
                     types.push(type_name);
                 }
             }
         }
-        let Self {
-            contexts, numbers, ..
-        } = self;
-        *numbers.entry(context).or_insert_with_key(|context| {
-            contexts.push(context.clone());
-            contexts.len() as u32 - 1
-        })
+        self.contexts.index(context)
     }
 
     fn add_field(&mut self, context: &mut Context, field: Field, value: FieldValue) {
@@ -120,7 +113,7 @@ impl<'a> Contexts<'a> {
             return;
         };
         let is_known = context.fields.iter().any(|(known, _)| *known == field);
-        let is_flow = self.flows.get(self.profile, field.0, field.1).is_some();
+        let is_flow = self.flows.get(field.0, field.1).is_some();
         if is_known || is_flow || context.fields.len() == MAX_FIELDS {
             return;
         }
@@ -137,7 +130,7 @@ impl<'a> Contexts<'a> {
 
 impl ThreadContexts<'_> {
     /// Returns the number of the context at a time. The times must not decrease.
-    pub(super) fn at(&mut self, contexts: &mut Contexts<'_>, time_ns: i64) -> u32 {
+    pub(crate) fn at(&mut self, contexts: &mut Contexts<'_>, time_ns: i64) -> u32 {
         let before = self.open.len();
         self.open.retain(|interval| interval.end_ns >= time_ns);
         let had_own = self.own.is_some();
@@ -167,11 +160,35 @@ impl ThreadContexts<'_> {
     }
 
     /// Returns a time up to which [`Self::at`] returns the same number as in the last call.
-    pub(super) fn unchanged_until_ns(&self) -> i64 {
+    pub(crate) fn unchanged_until_ns(&self) -> i64 {
         let next_start = self.upcoming.last();
         let before_next = next_start.map(|interval| interval.start_ns.saturating_sub(1));
         let ends = self.open.iter().chain(&self.own);
         let ends = ends.map(|interval| interval.end_ns);
         ends.chain(before_next).min().unwrap_or(i64::MAX)
     }
+}
+
+/// Returns the types, keys and values of all fields of an interval, those of its beginning first.
+fn fields_of(
+    interval: &MarkerInterval,
+    markers: &Markers,
+) -> impl Iterator<Item = (TextId, TextId, FieldValue)> {
+    let indices = [Some(interval.first), interval.last].into_iter().flatten();
+    let payloads = indices.filter_map(|index| markers.get(index).payload);
+    payloads.flat_map(|payload| {
+        let fields = payload.fields.iter();
+        fields.map(move |(key, value)| (payload.type_name, *key, *value))
+    })
+}
+
+/// Returns the times of the first and the last entry of a thread; 0 if it has none.
+pub(crate) fn entry_times(thread: &Thread) -> (i64, i64) {
+    let of_samples = sampled_range(std::iter::once(&thread.samples));
+    let markers = thread.markers.iter();
+    let of_markers = markers.flat_map(|marker| [marker.start_ns, marker.end_ns]);
+    let of_markers = of_markers.flatten().map(|time_ns| (time_ns, time_ns));
+    let ranges = of_samples.into_iter().chain(of_markers);
+    let all = ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    all.unwrap_or_default()
 }

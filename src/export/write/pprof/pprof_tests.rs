@@ -4,11 +4,11 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use prost::Message;
 
-use super::contexts::Contexts;
-use super::messages::{Function, Location, Profile, Sample};
+use super::contexts::{Contexts, entry_times};
+use super::tables::{Function, Location, Profile, Sample};
 use super::write_pprof;
 use crate::export::options::ExportOptions;
-use crate::export::write::protobuf_sample::{INTERVAL_NS, TUPLE_METHOD, sample_profile};
+use crate::export::write::test_protobuf_profile::{INTERVAL_NS, TUPLE_METHOD, sample_profile};
 use crate::model::{
     FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel, TextId, WeightUnit,
 };
@@ -364,4 +364,11 @@ fn sampled_allocations_have_the_values_of_a_heap_profile() {
     assert_eq!(of_heap(&heap), [[104, 6400, 4, 5400]]);
     assert_eq!(heap.sample.len(), 1);
     assert_eq!(heap.stack(&heap.sample[0]).len(), 4);
+}
+
+#[test]
+fn entry_times_are_those_of_samples_and_markers() {
+    let profile = sample_profile();
+    let last_ns = 4 * INTERVAL_NS as i64;
+    assert_eq!(entry_times(&profile.threads[0]), (-5_000, last_ns));
 }

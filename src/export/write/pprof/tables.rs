@@ -1,4 +1,5 @@
-//! The tables that samples refer to: texts, functions, locations and mappings.
+//! The messages of `profile.proto` of google/pprof, with the fields that the writer fills in, and
+//! the tables that samples refer to: texts, functions, locations and mappings.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -6,26 +7,159 @@ use std::io::{self, Write};
 
 use prost::Message;
 
-use super::messages::{Function, Line, Location, Mapping, Profile, Sample, ValueType};
+use crate::export::function_groups::main_module;
 use crate::export::options::ExportOptions;
-use crate::export::own_code::main_module;
-use crate::export::run_loops::folded_runtime;
-use crate::export::write::visible_frames::frames_inside;
+use crate::export::run_loops::{folded_runtime, frames_inside};
 use crate::model::{
     FrameId, FunctionId, FunctionKind, Module, ModuleId, ProfileModel, StackId, TextId,
 };
 use crate::util::{NumberMap, TextTable};
+
+/// A profile. The writer writes it in parts: a reader that finds a list in several parts appends
+/// them.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) mapping: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) function: Vec<Function>,
+    /// All texts. Other messages refer to them by their index. The first one is empty.
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) string_table: Vec<String>,
+    /// Present so that tests see that it is never written.
+    #[prost(int64, tag = "7")]
+    pub(crate) drop_frames: i64,
+    /// Start of the profile, in ns since the Unix epoch.
+    #[prost(int64, tag = "9")]
+    pub(crate) time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    pub(crate) duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    pub(crate) period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    pub(crate) period: i64,
+    /// The sample type that a reader shows first; 0 for the last one.
+    #[prost(int64, tag = "14")]
+    pub(crate) default_sample_type: i64,
+}
+
+/// The meaning and the unit of a value, as texts.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct ValueType {
+    #[prost(int64, tag = "1")]
+    pub(crate) kind: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) unit: i64,
+}
+
+/// The values of all samples with one stack and the same labels.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Sample {
+    /// Ids of the locations, the innermost first.
+    #[prost(uint64, repeated, tag = "1")]
+    pub(crate) location_id: Vec<u64>,
+    /// One value for each sample type.
+    #[prost(int64, repeated, tag = "2")]
+    pub(crate) value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) label: Vec<Label>,
+}
+
+/// A label of a sample: a text or a number.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Label {
+    #[prost(int64, tag = "1")]
+    pub(crate) key: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) str: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) num: i64,
+}
+
+/// A module at its addresses.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Mapping {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) memory_limit: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) file_offset: u64,
+    #[prost(int64, tag = "5")]
+    pub(crate) filename: i64,
+    #[prost(int64, tag = "6")]
+    pub(crate) build_id: i64,
+    #[prost(bool, tag = "7")]
+    pub(crate) has_functions: bool,
+    #[prost(bool, tag = "8")]
+    pub(crate) has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    pub(crate) has_line_numbers: bool,
+    #[prost(bool, tag = "10")]
+    pub(crate) has_inline_frames: bool,
+}
+
+/// An address with its functions, or a frame that has no address.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Location {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    /// 0 for none.
+    #[prost(uint64, tag = "2")]
+    pub(crate) mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) address: u64,
+    /// The innermost inlined function first, and the one that the others were inlined into last.
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) line: Vec<Line>,
+}
+
+/// A position in a function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
+pub(crate) struct Line {
+    #[prost(uint64, tag = "1")]
+    pub(crate) function_id: u64,
+    #[prost(int64, tag = "2")]
+    pub(crate) line: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) column: i64,
+}
+
+/// A function.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Function {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    /// The name for people.
+    #[prost(int64, tag = "2")]
+    pub(crate) name: i64,
+    /// The name in the symbol table.
+    #[prost(int64, tag = "3")]
+    pub(crate) system_name: i64,
+    #[prost(int64, tag = "4")]
+    pub(crate) filename: i64,
+    #[prost(int64, tag = "5")]
+    pub(crate) start_line: i64,
+}
 
 /// A part of the profile is written once it has this many samples.
 const SAMPLES_IN_PART: usize = 1024;
 
 /// Writes a profile in parts, and gives texts, functions and locations their numbers. Each of them
 /// is written before or with the first sample that refers to it, and then only its number is kept.
-pub(super) struct Tables<'a> {
+pub(crate) struct Tables<'a> {
     profile: &'a ProfileModel,
     out: &'a mut dyn Write,
     /// What is not written yet.
-    pub(super) part: Profile,
+    pub(crate) part: Profile,
     encoded: Vec<u8>,
     texts: TextTable,
     text_count: u32,
@@ -41,8 +175,6 @@ pub(super) struct Tables<'a> {
     labeled: Vec<Option<Option<StackId>>>,
     /// The texts with all labels of the stacks that end in a label, by index.
     label_paths: NumberMap<i64>,
-    /// The location of samples without a stack, once there is one.
-    no_stack: Option<u64>,
     /// What the profile knows about the frames of each module; `None` for a module without frames.
     modules: Vec<Option<KnownOfModule>>,
 }
@@ -68,7 +200,7 @@ struct KnownOfModule {
 }
 
 impl<'a> Tables<'a> {
-    pub(super) fn new(profile: &'a ProfileModel, out: &'a mut dyn Write) -> Self {
+    pub(crate) fn new(profile: &'a ProfileModel, out: &'a mut dyn Write) -> Self {
         let mut tables = Self {
             profile,
             out,
@@ -82,7 +214,6 @@ impl<'a> Tables<'a> {
             places: vec![None; profile.stack_count()],
             labeled: vec![None; profile.stack_count()],
             label_paths: NumberMap::default(),
-            no_stack: None,
             modules: vec![None; profile.modules.len()],
         };
         // The format requires that the first text is empty.
@@ -91,7 +222,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Returns the index of a text.
-    pub(super) fn text(&mut self, text: &str) -> i64 {
+    pub(crate) fn text(&mut self, text: &str) -> i64 {
         let index = self.texts.intern(text);
         if index == self.text_count {
             self.text_count += 1;
@@ -100,7 +231,7 @@ impl<'a> Tables<'a> {
         i64::from(index)
     }
 
-    pub(super) fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+    pub(crate) fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
         ValueType {
             kind: self.text(kind),
             unit: self.text(unit),
@@ -108,7 +239,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Returns the ids of a stack's locations, the innermost first.
-    pub(super) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
+    pub(crate) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
         let profile = self.profile;
         // Looked for once, because that goes through the whole stack.
         let runtime = OnceCell::new();
@@ -158,7 +289,7 @@ impl<'a> Tables<'a> {
 
     /// Returns the index of the text with the labels in a stack, the outermost first. `None` if it
     /// has no labels.
-    pub(super) fn label_path(&mut self, stack: Option<StackId>) -> Option<i64> {
+    pub(crate) fn label_path(&mut self, stack: Option<StackId>) -> Option<i64> {
         let labeled = self.innermost_label(stack?)?;
         if let Some(known) = self.label_paths.get(&labeled.0.into()) {
             return Some(*known);
@@ -202,25 +333,11 @@ impl<'a> Tables<'a> {
     /// Returns the id of the location of samples without a stack. Readers leave a sample without
     /// locations out of some views, so their totals would differ.
     fn no_stack(&mut self) -> u64 {
-        if let Some(known) = self.no_stack {
-            return known;
-        }
-        let name = self.text("(no stack)");
-        let function_id = self.functions.len() as u64 + 1;
-        self.part.function.push(Function {
-            id: function_id,
-            name,
-            system_name: name,
-            ..Function::default()
-        });
-        self.functions.insert(None, function_id);
         let line = Line {
-            function_id,
+            function_id: self.function(None),
             ..Line::default()
         };
-        let id = self.location_id((0, 0, vec![line])).into();
-        self.no_stack = Some(id);
-        id
+        self.location_id((0, 0, vec![line])).into()
     }
 
     /// Returns the id of the location of frames that share an address, the innermost first.
@@ -288,34 +405,48 @@ impl<'a> Tables<'a> {
         let symbol = symbol.and_then(|symbol| profile.native_symbols.get(symbol as usize));
         let system_name = symbol.map_or(function.name, |symbol| symbol.name);
         Some(Line {
-            function_id: self.function(frame.function, system_name),
+            function_id: self.function(Some((frame.function, system_name))),
             line: i64::from(frame.line.unwrap_or(0)),
             column: i64::from(frame.column.unwrap_or(0)),
         })
     }
 
-    fn function(&mut self, id: FunctionId, system_name: TextId) -> u64 {
-        if let Some(known) = self.functions.get(&Some((id, system_name))) {
+    /// Returns the id of a function with its name in the symbol table, or of the function of samples
+    /// without a stack.
+    fn function(&mut self, key: Option<(FunctionId, TextId)>) -> u64 {
+        if let Some(known) = self.functions.get(&key) {
             return *known;
         }
-        let profile = self.profile;
-        let function = profile.function(id);
-        let number = self.functions.len() as u64 + 1;
-        let message = Function {
-            id: number,
-            name: self.text(profile.text(function.name)),
-            system_name: self.text(profile.text(system_name)),
-            filename: function
-                .file
-                .map_or(0, |file| self.text(profile.text(file))),
-            start_line: i64::from(function.line.unwrap_or(0)),
+        let id = self.functions.len() as u64 + 1;
+        let message = match key {
+            Some((function, system_name)) => {
+                let profile = self.profile;
+                let function = profile.function(function);
+                let file = function.file.map(|file| profile.text(file));
+                Function {
+                    id,
+                    name: self.text(profile.text(function.name)),
+                    system_name: self.text(profile.text(system_name)),
+                    filename: file.map_or(0, |file| self.text(file)),
+                    start_line: i64::from(function.line.unwrap_or(0)),
+                }
+            }
+            None => {
+                let name = self.text("(no stack)");
+                Function {
+                    id,
+                    name,
+                    system_name: name,
+                    ..Function::default()
+                }
+            }
         };
         self.part.function.push(message);
-        self.functions.insert(Some((id, system_name)), number);
-        number
+        self.functions.insert(key, id);
+        id
     }
 
-    pub(super) fn sample(&mut self, sample: Sample) -> io::Result<()> {
+    pub(crate) fn sample(&mut self, sample: Sample) -> io::Result<()> {
         self.part.sample.push(sample);
         if self.part.sample.len() >= SAMPLES_IN_PART {
             self.write_part()?;
@@ -325,7 +456,7 @@ impl<'a> Tables<'a> {
 
     /// Writes the mappings of all modules that have a location, and the rest of the profile. The
     /// mapping of the program comes first, as readers expect.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         let main = main_module(self.profile);
         let modules = (0..self.modules.len()).filter(|index| Some(*index) != main);
         for index in main.into_iter().chain(modules) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::export::write::processed::columns::{column, time_deltas};
+use crate::export::write::processed::columns::{column, numbers, time_deltas};
 use crate::export::write::processed::context::Context;
 use crate::json::JsonWriter;
 use crate::model::{Counter, CounterGraph, PROCESS_CPU_NAME};
@@ -20,12 +20,12 @@ struct Display<'a> {
     tooltip_rows: Value,
 }
 
-pub(super) fn write_counters(json: &mut JsonWriter<'_>, context: &Context<'_>) {
+pub(crate) fn write_counters(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     let profile = context.profile;
     json.array(|json| {
         for counter in &profile.counters {
             // The viewer shows a counter next to a thread of its process.
-            let Some(main_thread) = context.main_thread(counter.process) else {
+            let Some(main_thread) = main_thread(context, counter.process) else {
                 continue;
             };
             if counter.samples.is_empty() {
@@ -51,6 +51,17 @@ pub(super) fn write_counters(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     });
 }
 
+/// Returns the index in the file of the main thread of a process, or of its first thread if the
+/// main thread is not written. `None` if the process has no written thread.
+fn main_thread(context: &Context<'_>, process: usize) -> Option<usize> {
+    let threads = &context.profile.threads;
+    let written = context.threads.iter().map(|&index| &threads[index]);
+    let of_process = written.enumerate();
+    let mut of_process = of_process.filter(|(_, thread)| thread.process == process);
+    let main = of_process.clone().find(|(_, thread)| thread.is_main);
+    main.or_else(|| of_process.next()).map(|(index, _)| index)
+}
+
 /// Returns the name in the file, which the viewer does not hide.
 fn shown_name(counter: &Counter) -> &str {
     match counter.is_process_cpu() {
@@ -66,9 +77,8 @@ fn write_samples(json: &mut JsonWriter<'_>, counter: &Counter) {
         json.float(sample.delta)
     });
     if has_operations(counter) {
-        column(json, "number", samples(), |json, sample| {
-            json.unsigned(sample.operations.unwrap_or(0));
-        });
+        let operations = samples().map(|sample| Some(sample.operations.unwrap_or(0)));
+        numbers(json, "number", operations);
     }
     json.key("length").unsigned(counter.samples.len() as u64);
 }
@@ -82,21 +92,16 @@ impl<'a> Display<'a> {
     /// Returns how a counter is shown: what the viewer itself derives for Gecko's counters. A
     /// category gives its name to a counter only if it has no other one.
     fn of(counter: &'a Counter, is_only_one: bool) -> Self {
-        let or_name = |label| {
-            if is_only_one {
-                label
-            } else {
-                counter.name.as_str()
-            }
-        };
+        let name = counter.name.as_str();
+        let or_name = |label| if is_only_one { label } else { name };
         let plain = Self {
             graph_type: "line-rate",
             unit: "",
             color: "grey",
             marker_location: None,
             sort_weight: 50,
-            label: &counter.name,
-            tooltip_rows: json!([value("count", "number", &counter.name)]),
+            label: name,
+            tooltip_rows: json!([value("count", "number", name)]),
         };
         match counter.category.as_str() {
             "Bandwidth" => Self {
@@ -168,10 +173,8 @@ impl<'a> Display<'a> {
         json.key("graphType").string(self.graph_type);
         json.key("unit").string(self.unit);
         json.key("color").string(self.color);
-        match self.marker_location {
-            Some(location) => json.key("markerSchemaLocation").string(location),
-            None => json.key("markerSchemaLocation").null(),
-        }
+        json.key("markerSchemaLocation")
+            .or_null(self.marker_location, JsonWriter::string);
         json.key("sortWeight").unsigned(self.sort_weight);
         json.key("label").string(self.label);
         json.key("tooltipRows")

@@ -9,9 +9,9 @@ use crate::model::{
 
 const MS: i64 = 1_000_000;
 
-pub(super) const IDLE: CategoryPair = pair(0, 0);
-pub(super) const WORK: CategoryPair = pair(1, 1);
-pub(super) const SCRIPT: CategoryPair = pair(2, 0);
+pub(crate) const IDLE: CategoryPair = pair(0, 0);
+pub(crate) const WORK: CategoryPair = pair(1, 1);
+pub(crate) const SCRIPT: CategoryPair = pair(2, 0);
 
 const fn pair(category: u16, subcategory: u16) -> CategoryPair {
     CategoryPair {
@@ -21,18 +21,18 @@ const fn pair(category: u16, subcategory: u16) -> CategoryPair {
 }
 
 /// The stacks of the sample profile.
-pub(super) struct Stacks {
-    pub(super) root: StackId,
+pub(crate) struct Stacks {
+    pub(crate) root: StackId,
     /// `(root)`, the thread's start, and the run loop.
-    pub(super) run_loop: StackId,
+    pub(crate) run_loop: StackId,
     /// `main`, called by the run loop.
-    pub(super) main: StackId,
+    pub(crate) main: StackId,
     /// `parse`, inlined into `main`.
-    pub(super) parse: StackId,
-    pub(super) label: StackId,
-    pub(super) script: StackId,
+    pub(crate) parse: StackId,
+    pub(crate) label: StackId,
+    pub(crate) script: StackId,
     /// A frame of another library, which only the second process has.
-    pub(super) other: StackId,
+    pub(crate) other: StackId,
 }
 
 fn module(process: usize, name: &str, start: u64) -> Module {
@@ -288,7 +288,7 @@ fn counter(name: &str, category: &str, operations: Option<u64>) -> Counter {
     }
 }
 
-pub(super) fn sample_profile() -> (ProfileModel, Stacks) {
+pub(crate) fn sample_profile() -> (ProfileModel, Stacks) {
     let mut profile = ProfileModel::default();
     profile.meta = Meta {
         product: "demo".to_owned(),

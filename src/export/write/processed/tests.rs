@@ -9,17 +9,17 @@ use crate::export::options::SampleWeight;
 use crate::model::ProfileModel;
 use crate::model::WeightUnit;
 
-pub(super) fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
+pub(crate) fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();
     write_processed(profile, options, &mut out).expect("a vector never fails");
     serde_json::from_slice(&out).expect("JSON")
 }
 
-pub(super) fn sample_file() -> Value {
+pub(crate) fn sample_file() -> Value {
     written(&sample_profile().0, &ExportOptions::default())
 }
 
-pub(super) fn string<'a>(file: &'a Value, index: &Value) -> &'a str {
+pub(crate) fn string<'a>(file: &'a Value, index: &Value) -> &'a str {
     let index = index.as_u64().expect("an index") as usize;
     file["shared"]["stringArray"][index]
         .as_str()
@@ -27,7 +27,7 @@ pub(super) fn string<'a>(file: &'a Value, index: &Value) -> &'a str {
 }
 
 /// Returns the names of a stack's functions, the innermost one first.
-pub(super) fn names<'a>(file: &'a Value, stack: &Value) -> Vec<&'a str> {
+pub(crate) fn names<'a>(file: &'a Value, stack: &Value) -> Vec<&'a str> {
     let shared = &file["shared"];
     let mut names = Vec::new();
     let mut next = stack.as_u64().expect("a stack") as usize;

@@ -1,12 +1,7 @@
 use std::collections::HashSet;
 
-use prost::Message;
-
-use super::messages::{AnyValue, Dictionary, ExportRequest, Profile, Value};
-use super::{OtlpResource, write_otlp};
-use crate::export::options::ExportOptions;
-use crate::export::write::pprof;
-use crate::export::write::protobuf_sample::{INTERVAL_NS, sample_profile};
+use super::*;
+use crate::export::write::test_protobuf_profile::{INTERVAL_NS, sample_profile};
 use crate::model::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel};
 
 fn written(profile: &ProfileModel) -> ExportRequest {

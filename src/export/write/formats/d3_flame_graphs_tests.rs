@@ -1,8 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::export::sample_profile::{ProfileBuilder, WAIT};
-use crate::model::NodeId;
+use crate::export::test_profile::{ProfileBuilder, WAIT, two_threads};
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();
@@ -57,7 +56,7 @@ fn timed_graph_identifies_nodes_as_the_cpuprofile_does() {
     let graph = written(&builder.profile, &ExportOptions::default());
     let work = &graph["children"][0]["children"][0];
     let expected = json!({
-        "id": id_of_call(NodeId(1)),
+        "id": 6,
         "callFrame": {
             "functionName": "work",
             "scriptId": "1",
@@ -94,4 +93,26 @@ fn npm_package_is_the_folder_in_the_last_node_modules() {
     assert_eq!(package, Some("@scope"));
     assert_eq!(package_of("/a/node_modules/index.js"), None);
     assert_eq!(package_of("/a/src/main.rs"), None);
+}
+
+#[test]
+fn flame_graph_nests_functions_with_their_total_samples() {
+    let mut out = Vec::new();
+    write_flame_graph(&two_threads(), &ExportOptions::default(), &mut out)
+        .expect("a vector takes all");
+    let node = |name: &str, value: u64, children: &[Value]| json!({"name": name, "value": value, "children": children});
+    let parse = node("parse", 3, &[node("alloc", 1, &[])]);
+    let run = node("run", 6, &[parse, node("wait", 3, &[])]);
+    let worker = node("worker", 2, &[node("wait", 2, &[])]);
+    let expected = node("demo", 9, &[node("main", 7, &[run]), worker]);
+    let written: Value = serde_json::from_slice(&out).expect("the output is JSON");
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn flame_graph_of_no_samples_is_a_root() {
+    let mut out = Vec::new();
+    let profile = ProfileModel::default();
+    write_flame_graph(&profile, &ExportOptions::default(), &mut out).expect("a vector takes all");
+    assert_eq!(out, br#"{"name":"all","value":0,"children":[]}"#);
 }

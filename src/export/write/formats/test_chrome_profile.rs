@@ -1,6 +1,6 @@
 //! A profile for the tests of Chrome's formats.
 
-use crate::export::write::formats::ticks::{Activity, Ticks};
+use crate::export::write::formats::v8_profile::{Activity, Ticks};
 use crate::model::{
     Category, CategoryPair, Counter, CounterSample, FieldValue, Frame, Function, FunctionKind,
     Marker, MarkerPayload, MarkerPhase, MarkerSchema, Markers, Process, ProfileModel, Sample,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::export::options::SampleWeight;
-use crate::export::write::formats::chrome_sample::{empty_profile, push_sample};
+use crate::export::write::formats::test_chrome_profile::{empty_profile, push_sample};
 
 const MS: i64 = 1_000_000;
 

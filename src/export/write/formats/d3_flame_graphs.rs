@@ -1,16 +1,63 @@
-//! The hierarchy that d3-flame-graph draws, in the order of time: what the npm package
-//! `cpuprofile-to-flamegraph` makes of the `.cpuprofile` of the same thread, node for node.
+//! The hierarchies that d3-flame-graph draws: of all threads, merged by name, and of one thread, in
+//! the order of time.
 
 use std::io::{self, Write};
 
 use crate::export::options::ExportOptions;
-use crate::export::write::formats::profile_nodes::{FIXED_NODES, ProfileNodes, ROOT, id_of_call};
-use crate::export::write::formats::ticks::{MicroClock, Ticks};
+use crate::export::write::flame_tree::FlameTree;
+use crate::export::write::formats::v8_profile::{MicroClock, ProfileNodes, Ticks};
 use crate::json::JsonWriter;
-use crate::model::{FunctionId, NodeId, ProfileModel};
-use crate::util::FailureLatch;
+use crate::model::ProfileModel;
 
-/// Writes the busiest thread of those that the options choose.
+/// Writes the hierarchy of all threads that the options choose, merged by name:
+/// `{"name", "value", "children"}`, with the threads below the root.
+///
+/// A value is the number of a node's samples with those of its children, as d3-flame-graph reads by
+/// default, or after `selfValue(false)`. With
+/// [`SampleWeight::Cpu`](crate::export::options::SampleWeight::Cpu), it is CPU time in multiples of
+/// the interval.
+pub(crate) fn write_flame_graph(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let tree = FlameTree::of(profile, options);
+    let mut writer = JsonWriter::new(out);
+    let root = match profile.meta.product.as_str() {
+        "" => "all",
+        product => product,
+    };
+    open_merged_node(&mut writer, root, tree.total());
+    let mut open_nodes = 0;
+    for node in &tree.nodes {
+        close_nodes(&mut writer, open_nodes - node.depth);
+        open_merged_node(&mut writer, tree.name(node.label), node.total);
+        open_nodes = node.depth + 1;
+        if writer.failed() {
+            break;
+        }
+    }
+    close_nodes(&mut writer, open_nodes + 1);
+    writer.finish()
+}
+
+/// Writes a node up to the start of its children.
+fn open_merged_node(writer: &mut JsonWriter<'_>, name: &str, value: u64) {
+    writer.open(false);
+    writer.key("name").string(name);
+    writer.key("value").unsigned(value);
+    writer.key("children").open(true);
+}
+
+fn close_nodes(writer: &mut JsonWriter<'_>, count: usize) {
+    for _ in 0..count {
+        writer.close(true);
+        writer.close(false);
+    }
+}
+
+/// Writes the busiest thread of those that the options choose, in the order of time: what the npm
+/// package `cpuprofile-to-flamegraph` makes of the `.cpuprofile` of the same thread, node for node.
 ///
 /// Neighboring samples of the same function are one node. Its `value` is their time in µs, and a
 /// caller's `value` is 0: set `selfValue(true)`. Callers that are equal and follow each other are
@@ -27,9 +74,8 @@ pub(crate) fn write_timed_flame_graph(
 ) -> io::Result<()> {
     let thread = options.one_thread(profile, "a flame graph by time")?;
     let mut graph = TimedGraph {
-        profile,
         nodes: ProfileNodes::new(profile, options),
-        writer: JsonWriter::for_job(out, FailureLatch::fallible()),
+        writer: JsonWriter::new(out),
         open: Vec::new(),
     };
     let ticks = Ticks::new(profile, thread, options);
@@ -56,7 +102,7 @@ pub(crate) fn write_timed_flame_graph(
     }
     match run {
         Some((last, time_us, _)) => graph.add(last, time_us),
-        None => graph.open_node(ROOT),
+        None => graph.open_node(graph.nodes.ids().start),
     }
     graph.close_below(0);
     graph.writer.finish()
@@ -72,7 +118,6 @@ struct OpenNode {
 }
 
 struct TimedGraph<'a, 'b> {
-    profile: &'a ProfileModel,
     nodes: ProfileNodes<'a>,
     writer: JsonWriter<'b>,
     /// The last run's node and its callers, the outermost first.
@@ -82,13 +127,8 @@ struct TimedGraph<'a, 'b> {
 impl TimedGraph<'_, '_> {
     /// Adds a run of samples of one node.
     fn add(&mut self, id: u32, time_us: i64) {
-        let call = call_of_id(id);
-        let callers = self.nodes.calls.path(call).map(id_of_call);
-        let mut path: Vec<u32> = callers.collect();
-        if call.is_none() {
-            path.push(id);
-        }
-        path.push(ROOT);
+        let path = std::iter::successors(Some(id), |id| self.nodes.parent_of(*id));
+        let mut path: Vec<u32> = path.collect();
         path.reverse();
         // A node with time of its own is never extended, neither by a run nor by callers.
         let callers = self.open.len().min(path.len()).saturating_sub(1);
@@ -107,31 +147,20 @@ impl TimedGraph<'_, '_> {
     /// Writes a node up to the start of its children.
     fn open_node(&mut self, id: u32) {
         let Self {
-            profile,
             nodes,
             writer,
             open,
         } = self;
-        let function = call_of_id(id).map(|call| nodes.calls.get(call).function);
-        let fixed = FIXED_NODES.iter().find(|(fixed, _)| *fixed == id);
-        let name = match function {
-            Some(function) => profile.function_name(function),
-            None => fixed.map_or("", |(_, name)| name),
-        };
         writer.open(false);
-        writer.key("name").string(match name {
+        writer.key("name").string(match nodes.name_of(id) {
             "" => "(anonymous function)",
             name => name,
         });
         writer.key("profileNode").object(|writer| {
             writer.key("id").unsigned(id.into());
-            match function {
-                Some(function) => nodes.write_frame(writer, function),
-                None => ProfileNodes::write_fixed_frame(writer, name),
-            }
+            nodes.write_frame(writer, id);
         });
-        let url = function.map_or("", |function| url_of(profile, function));
-        if let Some(package) = package_of(url) {
+        if let Some(package) = package_of(nodes.url_of(id)) {
             writer.key("nodeModule").string(package);
         }
         writer.key("children").open(true);
@@ -158,20 +187,6 @@ impl TimedGraph<'_, '_> {
     }
 }
 
-/// Returns the call node of an id; `None` for a node that is not a function.
-fn call_of_id(id: u32) -> Option<NodeId> {
-    id.checked_sub(id_of_call(NodeId(0))).map(NodeId)
-}
-
-/// Returns the URL that a node of the function has; an empty text for none.
-fn url_of(profile: &ProfileModel, function: FunctionId) -> &str {
-    let function = profile.function(function);
-    let module = |module| profile.module(module).path.as_str();
-    let file = function.file.map(|file| profile.text(file));
-    file.or_else(|| function.module.map(module))
-        .unwrap_or_default()
-}
-
 /// Returns the name of the npm package that a script belongs to: the folder in the last
 /// `node_modules`.
 fn package_of(url: &str) -> Option<&str> {
@@ -180,5 +195,5 @@ fn package_of(url: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[path = "timed_flame_graph_tests.rs"]
+#[path = "d3_flame_graphs_tests.rs"]
 mod tests;

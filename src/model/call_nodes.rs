@@ -1,6 +1,6 @@
 //! The tree of a thread's calls: stacks by function instead of by address.
 
-use crate::model::ids::{FunctionId, StackId};
+use crate::model::stacks::{FunctionId, StackId};
 use crate::model::profile::{ProfileModel, Thread};
 use crate::util::{NumberMap, pair_key};
 

@@ -321,15 +321,19 @@ impl ProfileModel {
         &self.processes[thread.process]
     }
 
-    /// Returns whether a sample of this stack shows a thread that waited: the category of its
-    /// innermost frame is `Idle`.
-    pub(crate) fn is_idle_stack(&self, stack: StackId) -> bool {
+    /// Returns the subcategory of a stack's innermost frame if the category is `Idle`. A sample of
+    /// such a stack shows a thread that waited.
+    pub(crate) fn idle_kind(&self, stack: StackId) -> Option<&str> {
         let (_, frame) = self.stack(stack);
-        let category = self.frame(frame).category;
-        category.is_some_and(|pair| {
-            let category = self.categories.get(usize::from(pair.category));
-            category.is_some_and(|category| category.name == "Idle")
-        })
+        let pair = self.frame(frame).category?;
+        let category = self.categories.get(usize::from(pair.category))?;
+        let kind = category.subcategories.get(usize::from(pair.subcategory));
+        (category.name == "Idle").then(|| kind.map_or("", String::as_str))
+    }
+
+    /// Returns whether a sample of this stack shows a thread that waited.
+    pub(crate) fn is_idle_stack(&self, stack: StackId) -> bool {
+        self.idle_kind(stack).is_some()
     }
 }
 

@@ -59,18 +59,16 @@
 //! help more than anything else: four times as many halve the bands.
 //!
 //! # Read next
-//! `compare.rs`, `slices.rs`, `bands.rs`, `result.rs`, `report.rs`.
+//! `compare.rs`, `slices.rs`, `report.rs`.
 
-mod bands;
 mod compare;
 mod report;
-mod result;
 mod slices;
 
 pub(crate) use compare::compare;
 #[cfg(test)]
-pub(crate) use result::Verdict;
-pub(crate) use result::{Diff, DiffOptions};
+pub(crate) use report::Verdict;
+pub(crate) use report::{Diff, DiffOptions};
 
 #[cfg(test)]
 mod simulation_tests;

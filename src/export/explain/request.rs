@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use crate::export::explain::on_threads::{Exact, by_contexts, by_label, threads, whole};
-use crate::export::explain::pieces::OnThread;
-use crate::export::explain::ranges::TimeRange;
+use crate::export::explain::on_threads::{Exact, by_contexts, by_label, threads};
+use crate::export::explain::pieces::{OnThread, TimeRange};
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::payloads::{field, is_of_type};
 use crate::export::switch_totals::{is_of_contexts, is_of_switches};
@@ -95,7 +94,7 @@ pub(super) fn find(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Found>
                 trace_id: None,
                 range,
                 has_marker: false,
-                on_threads: BTreeMap::from([(index, vec![whole(thread, range)])]),
+                on_threads: BTreeMap::from([(index, vec![OnThread::whole(thread, range)])]),
                 waits: Vec::new(),
                 busy_ns: None,
             })
@@ -179,6 +178,10 @@ impl<'a> Interval<'a> {
                 marker,
             });
         }
+    }
+
+    fn name(&self, profile: &ProfileModel) -> String {
+        profile.text(self.marker.name).to_owned()
     }
 }
 
@@ -298,7 +301,7 @@ impl<'a> Evidence<'a> {
             None => on_threads.is_empty() && self.waits.is_empty(),
         };
         if is_on_thread {
-            on_threads.insert(thread, vec![whole(&profile.threads[thread], range)]);
+            on_threads.insert(thread, vec![OnThread::whole(&profile.threads[thread], range)]);
         } else if trace_id.is_none() {
             on_threads = by_label(profile, interval.marker.name, &exact);
         }
@@ -316,12 +319,6 @@ impl<'a> Evidence<'a> {
     /// Returns the times that are known exactly.
     fn exact(&self, within: Option<TimeRange>) -> Exact {
         Exact::new(self.waits.iter().map(|wait| wait.range).collect(), within)
-    }
-}
-
-impl Interval<'_> {
-    fn name(&self, profile: &ProfileModel) -> String {
-        profile.text(self.marker.name).to_owned()
     }
 }
 

@@ -198,7 +198,6 @@ impl Iterator for ChargedSamples<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::markers::Markers;
     use crate::model::profile::Category;
     use crate::model::stacks::{CategoryPair, Frame, Function, FunctionKind, ROOT, StackId};
     use crate::types::RAN_BETWEEN_SAMPLES;
@@ -235,15 +234,8 @@ mod tests {
             };
             let (work, sleep) = (stack("work", 0), stack("sleep", 1));
             let thread = Thread {
-                process: 0,
-                name: String::new(),
-                tid: String::new(),
                 is_main: true,
-                registered_ns: None,
-                unregistered_ns: None,
-                asleep_at: None,
-                samples: Samples::default(),
-                markers: Markers::default(),
+                ..Thread::default()
             };
             Self {
                 profile,

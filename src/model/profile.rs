@@ -85,7 +85,7 @@ pub(crate) struct MarkerSchema {
 }
 
 /// An executable, a library, or generated code, at its addresses in a process.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Module {
     pub(crate) process: usize,
     /// First address, and the address after the last one. Frames have addresses relative to the
@@ -135,7 +135,7 @@ pub(crate) struct PausedRange {
 }
 
 /// A thread of a process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Thread {
     /// Index in [`ProfileModel::processes`].
     pub(crate) process: usize,

@@ -71,10 +71,8 @@ impl<'a> ThreadPieces<'a> {
         };
         let mut switches: Vec<(i64, i64, [f64; 2])> = Vec::new();
         for marker in thread.markers.iter() {
-            if !is_of_switches(profile, &marker) {
-                continue;
-            }
-            let (Some(start_ns), Some(end_ns)) = (marker.start_ns, marker.end_ns) else {
+            let range = marker.start_ns.zip(marker.end_ns);
+            let Some((start_ns, end_ns)) = range.filter(|_| is_of_switches(profile, &marker)) else {
                 continue;
             };
             if end_ns < within.0.saturating_sub(BESIDE_NS)

@@ -153,16 +153,9 @@ impl ModelBuilder {
         *self.unplaced_modules.entry(key).or_insert_with(|| {
             modules.push(Module {
                 process,
-                start: 0,
-                end: 0,
-                offset: 0,
                 name: name.to_owned(),
-                path: String::new(),
                 debug_name: name.to_owned(),
-                debug_path: String::new(),
-                breakpad_id: String::new(),
-                code_id: None,
-                arch: None,
+                ..Module::default()
             });
             ModuleId(modules.len() as u32 - 1)
         })

@@ -45,12 +45,9 @@ pub(super) fn read_thread(
         process,
         name: thread.text("name")?,
         tid: tid.unwrap_or_default().into_owned(),
-        is_main: false,
         registered_ns: in_profile(thread.get("registerTime"), context.offset_ns)?,
         unregistered_ns: in_profile(thread.get("unregisterTime"), context.offset_ns)?,
-        asleep_at: None,
-        samples: Samples::default(),
-        markers: Markers::default(),
+        ..Thread::default()
     })
 }
 

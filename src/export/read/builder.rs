@@ -85,10 +85,8 @@ impl ModelBuilder {
             let name = category.text("name")?;
             let color = category.text("color")?;
             let mut subcategories = Vec::new();
-            for name in category
-                .list("subcategories")
-                .elements("an array of names")?
-            {
+            let names = category.list("subcategories");
+            for name in names.elements("an array of names")? {
                 subcategories.push(name.string("the name of a subcategory")?.into_owned());
             }
             if subcategories.is_empty() {

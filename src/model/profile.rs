@@ -200,7 +200,7 @@ impl Default for ProfileModel {
             native_symbols: Vec::new(),
             sources: HashMap::new(),
             texts: TextTable::default(),
-            functions: Vec::new().into(),
+            functions: UniqueList::from(Vec::new()),
             stacks: UniqueStacks::default(),
         };
         let mut stack = None;

@@ -183,7 +183,7 @@ impl<F> UniqueStacks<F> {
     /// added a second time.
     pub(crate) fn complete(frames: Vec<F>, stacks: Vec<(Option<u32>, u32)>) -> Self {
         Self {
-            frames: frames.into(),
+            frames: UniqueList::from(frames),
             stack_indices: NumberMap::default(),
             stacks,
         }

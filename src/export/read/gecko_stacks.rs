@@ -124,14 +124,12 @@ fn read_frame<'a>(
     })?;
     let category = context.category(row.get("category"), row.get("subcategory"))?;
     let location = row.require("location", "a string index")?;
-    let location = Location::parse(strings.get(location)?);
     let mut own_line = None;
     let mut address = None;
-    let function = match location {
+    let function = match Location::parse(strings.get(location)?) {
         Location::Address(at) => {
             address = Some(at);
-            // Its name depends on its role.
-            Function::new(builder.profile.intern(""), FunctionKind::Native)
+            None
         }
         Location::Native {
             name,
@@ -145,11 +143,11 @@ fn read_frame<'a>(
                 None => builder.unplaced_module(context.process, library),
             };
             let profile = &mut builder.profile;
-            Function {
+            Some(Function {
                 module: Some(module),
                 file: file.map(|file| profile.intern(file)),
                 ..Function::new(profile.intern(name), FunctionKind::Native)
-            }
+            })
         }
         Location::Script {
             name,
@@ -158,30 +156,27 @@ fn read_frame<'a>(
             column,
         } => {
             let profile = &mut builder.profile;
-            Function {
+            Some(Function {
                 file: Some(profile.intern(file)),
                 line,
                 column,
                 is_relevant_for_js,
                 ..Function::new(profile.intern(name), FunctionKind::Script)
-            }
+            })
         }
         Location::Plain(text) => {
             let kind = match is_placeholder(text) {
                 true => FunctionKind::Structure,
                 false => FunctionKind::Label,
             };
-            Function {
+            Some(Function {
                 is_relevant_for_js,
                 ..Function::new(builder.profile.intern(text), kind)
-            }
+            })
         }
     };
-    // An address gets its function when its role is known.
-    let function = match address {
-        Some(_) => FunctionId(0),
-        None => builder.profile.intern_function(function),
-    };
+    // The function of an address depends on the role.
+    let function = function.map(|function| builder.profile.intern_function(function));
     Ok(GeckoFrame {
         frame: Frame {
             line: line.or(own_line),
@@ -189,7 +184,7 @@ fn read_frame<'a>(
             category,
             inner_window_id: inner_window_id.unwrap_or(0),
             implementation,
-            ..Frame::new(function)
+            ..Frame::new(function.unwrap_or(FunctionId(0)))
         },
         address,
         ids: [None; 2],

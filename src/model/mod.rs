@@ -44,7 +44,7 @@ pub(crate) use profile::{
     PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME, PausedRange, Process, ProfileModel, Thread,
     WAITING_TASKS,
 };
-pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit};
+pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit, hull};
 pub(crate) use stacks::{
     CategoryPair, Frame, FrameId, Function, FunctionId, FunctionKind, LABELS_LEFT_OUT, ModuleId,
     NativeSymbol, OTHER_STACK, ROOT, SourceText, StackId, TRUNCATED, TextId, UNLOADED, UniqueStacks,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::model::markers::Markers;
-use crate::model::samples::{Samples, WeightUnit};
+use crate::model::samples::{Samples, WeightUnit, hull};
 use crate::model::stacks::{
     Frame, FrameId, Function, FunctionId, FunctionKind, ModuleId, NativeSymbol, ROOT, SourceText,
     StackId, TextId, UniqueList, UniqueStacks,
@@ -344,6 +344,14 @@ impl Thread {
         self.name == WAITING_TASKS
             && !self.is_main
             && self.samples.weight_unit == WeightUnit::Milliseconds
+    }
+
+    /// Returns the times of the first and the last sample or marker; `None` without both.
+    pub(crate) fn range_ns(&self) -> Option<(i64, i64)> {
+        let of_markers = self.markers.iter();
+        let of_markers = of_markers.flat_map(|marker| [marker.start_ns, marker.end_ns]);
+        let of_markers = of_markers.flatten().map(|time_ns| (time_ns, time_ns));
+        self.samples.range_ns().into_iter().chain(of_markers).reduce(hull)
     }
 }
 

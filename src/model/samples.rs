@@ -200,6 +200,11 @@ impl RowTicks {
     }
 }
 
+/// Returns the range from the start of the earlier range to the end of the later one.
+pub(crate) fn hull(one: (i64, i64), other: (i64, i64)) -> (i64, i64) {
+    (one.0.min(other.0), one.1.max(other.1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use crate::export::explain::pieces::{OnThread, TimeRange};
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::payloads::{field, is_of_type};
 use crate::export::switch_totals::{is_of_contexts, is_of_switches};
-use crate::model::{FieldValue, Marker, ProfileModel, TextId, Thread};
+use crate::model::{FieldValue, Marker, ProfileModel, TextId, Thread, hull};
 use crate::types::Wanted;
 
 /// Difference between two times of one marker, by which files may round it, in ns.
@@ -302,10 +302,6 @@ impl<'a> Evidence<'a> {
     fn exact(&self, within: Option<TimeRange>) -> Exact {
         Exact::new(self.waits.iter().map(|wait| wait.range).collect(), within)
     }
-}
-
-fn hull(one: TimeRange, other: TimeRange) -> TimeRange {
-    (one.0.min(other.0), one.1.max(other.1))
 }
 
 fn is_span(profile: &ProfileModel, marker: &Marker<'_>) -> bool {

@@ -10,7 +10,7 @@ use crate::export::marker_pairs::{MarkerPairs, stands_for};
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
 use crate::export::switch_totals::{SwitchTotals, is_of_contexts, is_of_switches};
-use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
+use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread, hull};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
 use crate::util::SharedSort;
 use serde::de::DeserializeOwned;
@@ -159,10 +159,8 @@ impl<'a> Facts<'a> {
                 lifetime_ns: lifetime_ns(profile, thread),
                 hottest,
             });
-            if let Some((first_ns, last_ns)) = thread.samples.range_ns() {
-                facts.reach(first_ns);
-                facts.reach(last_ns);
-            }
+            let ranges = [facts.span_ns, thread.range_ns()];
+            facts.span_ns = ranges.into_iter().flatten().reduce(hull);
             facts.add_markers(profile, index);
         }
         facts.select_markers(profile);
@@ -173,19 +171,9 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    fn reach(&mut self, time_ns: i64) {
-        let (start, end) = self.span_ns.unwrap_or((time_ns, time_ns));
-        self.span_ns = Some((start.min(time_ns), end.max(time_ns)));
-    }
-
     /// Adds the intervals of a thread's markers.
     fn add_markers(&mut self, profile: &ProfileModel, thread: usize) {
         let markers = &profile.threads[thread].markers;
-        for marker in markers.iter() {
-            for time_ns in [marker.start_ns, marker.end_ns].into_iter().flatten() {
-                self.reach(time_ns);
-            }
-        }
         for pair in MarkerPairs::of(markers) {
             let Some((start_ns, end_ns)) = pair.start_ns.zip(pair.end_ns) else {
                 continue;

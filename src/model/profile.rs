@@ -346,7 +346,7 @@ impl Thread {
             && self.samples.weight_unit == WeightUnit::Milliseconds
     }
 
-    /// Returns the times of the first and the last sample or marker; `None` without both.
+    /// Returns the times of the first and the last sample or marker; `None` if there is none.
     pub(crate) fn range_ns(&self) -> Option<(i64, i64)> {
         let of_markers = self.markers.iter();
         let of_markers = of_markers.flat_map(|marker| [marker.start_ns, marker.end_ns]);

@@ -1,7 +1,7 @@
 //! The tree of a thread's calls: stacks by function instead of by address.
 
-use crate::model::stacks::{FunctionId, StackId};
 use crate::model::profile::{ProfileModel, Thread};
+use crate::model::stacks::{FunctionId, StackId};
 use crate::util::{NumberMap, pair_key};
 
 /// Index of a call node.

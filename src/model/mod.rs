@@ -47,6 +47,6 @@ pub(crate) use profile::{
 pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit, hull};
 pub(crate) use stacks::{
     CategoryPair, Frame, FrameId, Function, FunctionId, FunctionKind, LABELS_LEFT_OUT, ModuleId,
-    NativeSymbol, OTHER_STACK, ROOT, SourceText, StackId, TRUNCATED, TextId, UNLOADED, UniqueStacks,
-    is_placeholder, is_whole_stack,
+    NativeSymbol, OTHER_STACK, ROOT, SourceText, StackId, TRUNCATED, TextId, UNLOADED,
+    UniqueStacks, is_placeholder, is_whole_stack,
 };

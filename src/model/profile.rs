@@ -351,7 +351,11 @@ impl Thread {
         let of_markers = self.markers.iter();
         let of_markers = of_markers.flat_map(|marker| [marker.start_ns, marker.end_ns]);
         let of_markers = of_markers.flatten().map(|time_ns| (time_ns, time_ns));
-        self.samples.range_ns().into_iter().chain(of_markers).reduce(hull)
+        self.samples
+            .range_ns()
+            .into_iter()
+            .chain(of_markers)
+            .reduce(hull)
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    fn change(&self) -> f64 {
+    pub(super) fn change(&self) -> f64 {
         self.after - self.before
     }
 

@@ -182,11 +182,7 @@ impl<'a> StackTexts<'a> {
     /// Returns the names of the functions that represent a stack, the innermost first, and the
     /// names of functions that the innermost one called. Functions of the runtime are left out. For
     /// a suspended task, the functions that wait in the kernel are left out, too.
-    fn names(
-        &self,
-        stack: Option<StackId>,
-        kind: TimeKind,
-    ) -> (Vec<String>, Vec<String>) {
+    fn names(&self, stack: Option<StackId>, kind: TimeKind) -> (Vec<String>, Vec<String>) {
         let profile = self.profile;
         let function_of = |frame| profile.frame(frame).function;
         let functions = profile.stack_frames(stack).map(function_of);

@@ -72,7 +72,8 @@ impl<'a> ThreadPieces<'a> {
         let mut switches: Vec<(i64, i64, [f64; 2])> = Vec::new();
         for marker in thread.markers.iter() {
             let range = marker.start_ns.zip(marker.end_ns);
-            let Some((start_ns, end_ns)) = range.filter(|_| is_of_switches(profile, &marker)) else {
+            let Some((start_ns, end_ns)) = range.filter(|_| is_of_switches(profile, &marker))
+            else {
                 continue;
             };
             if end_ns < within.0.saturating_sub(BESIDE_NS)

@@ -283,7 +283,10 @@ impl<'a> Evidence<'a> {
             None => on_threads.is_empty() && self.waits.is_empty(),
         };
         if is_on_thread {
-            on_threads.insert(thread, vec![OnThread::whole(&profile.threads[thread], range)]);
+            on_threads.insert(
+                thread,
+                vec![OnThread::whole(&profile.threads[thread], range)],
+            );
         } else if trace_id.is_none() {
             on_threads = by_label(profile, interval.marker.name, &exact);
         }

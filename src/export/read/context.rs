@@ -6,9 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::export::read::builder::{Categories, ModelBuilder};
 use crate::export::read::table::{Form, each_row};
 use crate::export::read::value::{Object, Value};
-use crate::model::{
-    CategoryPair, Counter, CounterSample, Meta, Module, ModuleId, PausedRange,
-};
+use crate::model::{CategoryPair, Counter, CounterSample, Meta, Module, ModuleId, PausedRange};
 use crate::types::ReadError;
 use crate::util::SharedSort;
 

@@ -4,9 +4,7 @@ use crate::export::read::builder::{ModelBuilder, Strings};
 use crate::export::read::context::{Context, read_meta, read_pauses};
 use crate::export::read::processed_tables::{StackTable, read_sources};
 use crate::export::read::table::{Form, each_row};
-use crate::export::read::thread::{
-    Cause, field_value, read_markers, read_samples, read_thread,
-};
+use crate::export::read::thread::{Cause, field_value, read_markers, read_samples, read_thread};
 use crate::export::read::value::{Object, TABLE, Value};
 use crate::model::{Marker, MarkerPayload, MarkerPhase, Markers, Process, ProfileModel};
 use crate::types::ReadError;
@@ -50,7 +48,9 @@ pub(super) fn read_processed(
         let strings = strings.insert(Strings::read(list)?);
         files = read_sources(builder, shared, strings)?;
         if shared.get("stackTable").is_some() {
-            stacks = Some(StackTable::read(builder, &context, shared, strings, &files)?);
+            stacks = Some(StackTable::read(
+                builder, &context, shared, strings, &files,
+            )?);
         }
     }
     let threads = profile.require("threads", "an array of threads")?;

@@ -28,7 +28,9 @@ pub(super) fn read_sources<'a>(
     let columns = (&["filename", "content"][..], 1);
     each_row(Form::Processed, &sources, columns, |_, row| {
         let path = strings.id(profile, row.require("filename", "a string index")?)?;
-        let content = row.read("content", |text| text.string("the content of a source file"))?;
+        let content = row.read("content", |text| {
+            text.string("the content of a source file")
+        })?;
         if let Some(content) = content {
             let text = SourceText(content.into_owned());
             profile.sources.insert(path, text);
@@ -134,7 +136,9 @@ struct Func {
 impl TableReader<'_, '_, '_> {
     fn resources(&mut self) -> Result<Vec<Resource>, ReadError> {
         let mut resources = Vec::new();
-        let table = self.tables.read("resourceTable", |table| table.object(TABLE))?;
+        let table = self
+            .tables
+            .read("resourceTable", |table| table.object(TABLE))?;
         let Some(table) = table else {
             return Ok(resources);
         };
@@ -202,7 +206,9 @@ impl TableReader<'_, '_, '_> {
     /// Adds the native symbols to the model, and returns the model's index of each.
     fn symbols(&mut self) -> Result<Vec<u32>, ReadError> {
         let mut symbols = Vec::new();
-        let table = self.tables.read("nativeSymbols", |table| table.object(TABLE))?;
+        let table = self
+            .tables
+            .read("nativeSymbols", |table| table.object(TABLE))?;
         let Some(table) = table else {
             return Ok(symbols);
         };
@@ -252,7 +258,9 @@ impl TableReader<'_, '_, '_> {
             let func = &funcs[func.index(funcs.len(), "a function index")?];
             let address = row.get("address").filter(|address| address.text != "-1");
             let expected = "an address relative to the library, or -1";
-            let address = address.map(|address| address.unsigned(expected)).transpose()?;
+            let address = address
+                .map(|address| address.unsigned(expected))
+                .transpose()?;
             let symbol =
                 optional_index(row, "nativeSymbol", symbols.len(), "a native symbol index")?;
             let lib = optional_index(row, "lib", modules.len(), "a library index")?;
@@ -270,7 +278,9 @@ impl TableReader<'_, '_, '_> {
                 native_symbol: symbol.map(|symbol| symbols[symbol]),
                 line: row.position("line")?,
                 column: row.position("column")?,
-                category: self.context.category(row.get("category"), row.get("subcategory"))?,
+                category: self
+                    .context
+                    .category(row.get("category"), row.get("subcategory"))?,
                 inner_window_id: row
                     .read("innerWindowID", |id| id.unsigned("the id of a page"))?
                     .unwrap_or(0),

@@ -198,7 +198,9 @@ impl<'a> TableRow<'a, '_> {
     /// Reads a line or a column of a source file; `None` if it is missing or unknown.
     pub(super) fn position(&self, name: &str) -> Result<Option<u32>, ReadError> {
         let number = self.read(name, |number| number.unsigned("a number from 0 on"))?;
-        Ok(number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0))
+        Ok(number
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| *number > 0))
     }
 
     /// Returns the time of the row.

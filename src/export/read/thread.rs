@@ -5,8 +5,8 @@ use crate::export::read::context::{Context, in_profile};
 use crate::export::read::table::{Form, each_row};
 use crate::export::read::value::{Object, Value, to_ns};
 use crate::model::{
-    FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel, Sample, Samples, StackId,
-    TextId, Thread, WeightUnit,
+    FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel, Sample, Samples,
+    StackId, TextId, Thread, WeightUnit,
 };
 use crate::types::ReadError;
 use crate::util::SharedSort;

@@ -94,7 +94,9 @@ fn lifetime_ns(profile: &ProfileModel, thread: &Thread) -> u64 {
         return 0;
     };
     let paused_ns = profile.process_of(thread).paused_ns(begin_ns, end_ns);
-    let all_ns = end_ns.abs_diff(begin_ns).saturating_add(profile.meta.interval_ns);
+    let all_ns = end_ns
+        .abs_diff(begin_ns)
+        .saturating_add(profile.meta.interval_ns);
     all_ns.saturating_sub(paused_ns)
 }
 
@@ -261,6 +263,9 @@ pub(super) fn process_cpu_ns(profile: &ProfileModel) -> Option<u64> {
         let deltas = counter.samples.iter().map(|sample| sample.delta);
         deltas.sum::<f64>()
     };
-    let all: f64 = counters.filter(|counter| counter.is_process_cpu()).map(sum).sum();
+    let all: f64 = counters
+        .filter(|counter| counter.is_process_cpu())
+        .map(sum)
+        .sum();
     (all.is_finite() && all > 0.0).then_some(all as u64)
 }

@@ -5,7 +5,7 @@ use crate::export::read::context::{Context, CpuUnit, in_profile, read_meta, read
 use crate::export::read::gecko_stacks::{GeckoStacks, Role};
 use crate::export::read::table::{Form, each_row};
 use crate::export::read::thread::{Cause, read_markers, read_samples, read_thread};
-use crate::export::read::value::{Object, TABLE, Value, to_ns};
+use crate::export::read::value::{Object, Value, to_ns};
 use crate::model::{Process, ProfileModel};
 use crate::types::{MAX_PROCESS_LEVELS, ReadError};
 
@@ -164,10 +164,9 @@ fn read_cause(
         return Ok(None);
     }
     let thread = value.object("a stack")?;
-    let Some(samples) = thread.get("samples") else {
+    let Some(samples) = thread.optional_table("samples")? else {
         return Ok(None);
     };
-    let samples = samples.object(TABLE)?;
     let mut cause = None;
     let columns = (&["stack", "time"][..], 1);
     each_row(context.form, &samples, columns, |number, row| {

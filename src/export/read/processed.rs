@@ -5,7 +5,7 @@ use crate::export::read::context::{Context, read_meta, read_pauses};
 use crate::export::read::processed_tables::{StackTable, read_sources};
 use crate::export::read::table::{Form, each_row};
 use crate::export::read::thread::{Cause, field_value, read_markers, read_samples, read_thread};
-use crate::export::read::value::{Object, TABLE, Value};
+use crate::export::read::value::{Object, Value};
 use crate::model::{Marker, MarkerPayload, MarkerPhase, Markers, Process, ProfileModel};
 use crate::types::ReadError;
 
@@ -171,7 +171,7 @@ fn read_thread_of<'a>(
         ("jsAllocations", "JS allocation", JS_COLUMNS),
         ("nativeAllocations", "Native allocation", NATIVE_COLUMNS),
     ] {
-        if let Some(table) = thread.read(key, |table| table.object(TABLE))? {
+        if let Some(table) = thread.optional_table(key)? {
             let kind = (type_name, columns);
             read_allocations(profile, &mut read.markers, &table, kind, stacks)?;
         }

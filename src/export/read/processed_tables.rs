@@ -3,7 +3,7 @@
 use crate::export::read::builder::{ModelBuilder, Strings};
 use crate::export::read::context::Context;
 use crate::export::read::table::{Form, TableRow, each_row};
-use crate::export::read::value::{Object, TABLE, Value};
+use crate::export::read::value::{Object, Value};
 use crate::model::{
     Frame, FrameId, Function, FunctionKind, ModuleId, NativeSymbol, SourceText, StackId, TextId,
     is_placeholder,
@@ -21,7 +21,7 @@ pub(super) fn read_sources<'a>(
     strings: &mut Strings<'a>,
 ) -> Result<Vec<TextId>, ReadError> {
     let mut paths = Vec::new();
-    let Some(sources) = shared.read("sources", |table| table.object(TABLE))? else {
+    let Some(sources) = shared.optional_table("sources")? else {
         return Ok(paths);
     };
     let profile = &mut builder.profile;
@@ -136,10 +136,7 @@ struct Func {
 impl TableReader<'_, '_, '_> {
     fn resources(&mut self) -> Result<Vec<Resource>, ReadError> {
         let mut resources = Vec::new();
-        let table = self
-            .tables
-            .read("resourceTable", |table| table.object(TABLE))?;
-        let Some(table) = table else {
+        let Some(table) = self.tables.optional_table("resourceTable")? else {
             return Ok(resources);
         };
         let modules = &self.context.modules;
@@ -206,10 +203,7 @@ impl TableReader<'_, '_, '_> {
     /// Adds the native symbols to the model, and returns the model's index of each.
     fn symbols(&mut self) -> Result<Vec<u32>, ReadError> {
         let mut symbols = Vec::new();
-        let table = self
-            .tables
-            .read("nativeSymbols", |table| table.object(TABLE))?;
-        let Some(table) = table else {
+        let Some(table) = self.tables.optional_table("nativeSymbols")? else {
             return Ok(symbols);
         };
         let modules = &self.context.modules;

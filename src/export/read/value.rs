@@ -23,7 +23,7 @@ const MAX_TIME_MS: f64 = 1e12;
 const MAX_COUNT: f64 = 9_007_199_254_740_991.0;
 
 /// What an error expects where a table should be.
-pub(super) const TABLE: &str = "a table";
+const TABLE: &str = "a table";
 
 /// The place of a value: the steps that lead to it from the whole text.
 #[derive(Clone, Copy)]
@@ -272,6 +272,14 @@ impl<'a> Object<'a, '_> {
 
     pub(super) fn table<'s>(&'s self, key: &'s str) -> Result<Object<'a, 's>, ReadError> {
         self.require(key, TABLE)?.object(TABLE)
+    }
+
+    /// Returns a table; `None` if it is missing or null.
+    pub(super) fn optional_table<'s>(
+        &'s self,
+        key: &'s str,
+    ) -> Result<Option<Object<'a, 's>>, ReadError> {
+        self.read(key, |table| table.object(TABLE))
     }
 
     pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = (&str, Value<'a, '_>)> {

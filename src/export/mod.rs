@@ -17,7 +17,7 @@
 //! - A writer streams: it allocates less memory than the model already takes.
 //!
 //! # Read next
-//! `options.rs`, `write/mod.rs`, `read/mod.rs`, `summary/report.rs`, `diff/mod.rs`.
+//! `options.rs`, `write/mod.rs`, `read/mod.rs`, `summary/mod.rs`, `diff/mod.rs`.
 
 mod diff;
 mod explain;

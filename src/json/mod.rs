@@ -24,14 +24,11 @@
 //! end; `failed` reports it earlier.
 //!
 //! # Read next
-//! `writer.rs`, `text.rs`, `number.rs`, `unique_strings.rs`, then `crate::stream`.
+//! `writer.rs`, `number.rs`, `unique_strings.rs`, then `crate::stream`.
 
-mod escape;
 mod number;
-mod text;
 mod unique_strings;
 mod writer;
 
-pub(crate) use text::json_text;
 pub(crate) use unique_strings::{StringIndex, UniqueStrings};
-pub(crate) use writer::JsonWriter;
+pub(crate) use writer::{JsonWriter, json_text};

@@ -53,25 +53,11 @@ impl<'a> StringList<'a> {
         }
     }
 
-    fn push_reference(&mut self, string: &'a str) {
-        self.reserve(0, 0);
-        self.strings.push(Stored::Elsewhere(string));
-    }
-
     fn push_copy(&mut self, string: &str) {
-        self.reserve(1, string.len());
         self.strings
             .push(Stored::Copied(self.copy_ends.len() as u32));
         self.copies.push_str(string);
         self.copy_ends.push(self.copies.len());
-    }
-
-    /// Makes space for one more string, and for `copies` copies of `bytes`. The list grows only
-    /// here.
-    fn reserve(&mut self, copies: usize, bytes: usize) {
-        self.strings.reserve(1);
-        self.copy_ends.reserve(copies);
-        self.copies.reserve(bytes);
     }
 }
 
@@ -84,7 +70,7 @@ impl<'a> UniqueStrings<'a> {
 
     /// Returns the index of the string, and adds a reference to the string if it is new.
     pub(crate) fn intern_shared(&mut self, string: &'a str) -> StringIndex {
-        self.find_or_push(string, |list| list.push_reference(string))
+        self.find_or_push(string, |list| list.strings.push(Stored::Elsewhere(string)))
     }
 
     /// Returns the index of the string, and adds a reference to a borrowed string or a copy of an

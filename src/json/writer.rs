@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use crate::json::escape::{escape, is_plain};
 use crate::json::number::{MAX_BYTES, NumberText};
 use crate::util::FailureLatch;
 
@@ -11,6 +10,9 @@ const BUFFER_BYTES: usize = 32 << 10;
 
 /// Minimum length of a string part or spliced value that goes to the sink without a copy.
 const LONG_BYTES: usize = 8 << 10;
+
+/// Number of bytes compared at a time, in the search for one to escape.
+const STEP_BYTES: usize = 16;
 
 /// Writes compact JSON to a sink.
 #[doc(alias = "SpliceableJSONWriter")]
@@ -375,6 +377,72 @@ impl<'b> JsonRow<'_, 'b> {
             text.push_ns_in_ms(ns);
         }
     }
+}
+
+/// Returns the text of what `write` writes.
+pub(crate) fn json_text(write: impl FnOnce(&mut JsonWriter<'_>)) -> String {
+    let mut text = Vec::new();
+    let mut json = JsonWriter::for_job(&mut text, FailureLatch::fallible());
+    write(&mut json);
+    // A vector never fails.
+    let _ = json.finish();
+    // The writer writes only UTF-8.
+    String::from_utf8(text).unwrap_or_default()
+}
+
+const fn needs_escape(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// Returns whether a step has a byte that must be escaped. It has no branches, so the compiler
+/// compares all bytes of a step at once.
+fn is_hit<const N: usize>(step: &[u8; N]) -> bool {
+    step.iter()
+        .fold(false, |hit, &byte| hit | needs_escape(byte))
+}
+
+/// Returns whether this text needs no escapes in a JSON string. The last step of a text overlaps
+/// the step before it, so that no step compares a single byte.
+fn is_plain(text: &[u8]) -> bool {
+    let (steps, _) = text.as_chunks::<STEP_BYTES>();
+    if let Some(last) = text.last_chunk::<STEP_BYTES>() {
+        !steps.iter().any(is_hit) && !is_hit(last)
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        !is_hit(first) && !is_hit(last)
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        !is_hit(first) && !is_hit(last)
+    } else {
+        !text.iter().any(|&byte| needs_escape(byte))
+    }
+}
+
+/// Returns the index of the first byte that must be escaped in a JSON string.
+fn find_escape(bytes: &[u8]) -> Option<usize> {
+    let (steps, _) = bytes.as_chunks::<STEP_BYTES>();
+    let hit = steps.iter().position(is_hit).unwrap_or(steps.len());
+    let from = hit * STEP_BYTES;
+    let within = bytes[from..].iter().position(|&byte| needs_escape(byte));
+    within.map(|within| from + within)
+}
+
+/// Escapes `text` and passes the result to `put` in parts.
+fn escape(mut text: &[u8], mut put: impl FnMut(&[u8])) {
+    while let Some(at) = find_escape(text) {
+        put(&text[..at]);
+        match text[at] {
+            b'"' => put(b"\\\""),
+            b'\\' => put(b"\\\\"),
+            b'\n' => put(b"\\n"),
+            b'\r' => put(b"\\r"),
+            b'\t' => put(b"\\t"),
+            byte => {
+                let digit = |digit: u8| b"0123456789abcdef"[usize::from(digit)];
+                put(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
+        text = &text[at + 1..];
+    }
+    put(text);
 }
 
 #[cfg(test)]

@@ -250,3 +250,60 @@ fn failure_elsewhere_in_the_job_ends_output() {
     assert_eq!(json.finish().unwrap_err().to_string(), "elsewhere");
     assert!(sink.0.is_empty());
 }
+
+fn escaped(text: &str) -> String {
+    let mut out = Vec::new();
+    escape(text.as_bytes(), |part| out.extend_from_slice(part));
+    String::from_utf8(out).expect("UTF-8")
+}
+
+#[test]
+fn each_byte_at_each_position_reads_back() {
+    for length in [0, 1, 7, 15, 16, 17, 31, 32, 40] {
+        for at in 0..length {
+            for byte in 0..128u8 {
+                let mut text = "é".repeat(length / 2) + &"x".repeat(length % 2);
+                text.insert(text.char_boundary_before(at), char::from(byte));
+                let json = format!("\"{}\"", escaped(&text));
+                assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), text);
+            }
+        }
+    }
+}
+
+trait CharBoundary {
+    fn char_boundary_before(&self, at: usize) -> usize;
+}
+
+impl CharBoundary for String {
+    fn char_boundary_before(&self, at: usize) -> usize {
+        (0..=at)
+            .rev()
+            .find(|&at| self.is_char_boundary(at))
+            .unwrap_or(0)
+    }
+}
+
+#[test]
+fn text_is_plain_if_it_has_no_byte_to_escape() {
+    for length in 0..70 {
+        let plain = vec![b'x'; length];
+        assert!(is_plain(&plain), "{length}");
+        for at in 0..length {
+            for byte in [0, 0x1f, b'"', b'\\'] {
+                let mut text = plain.clone();
+                text[at] = byte;
+                assert!(!is_plain(&text), "{byte} at {at} of {length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn text_without_escapes_is_passed_in_one_part() {
+    let text = "no escape in this: µ \u{7f} \u{2028} \u{1f600}";
+    let mut parts = Vec::new();
+    escape(text.as_bytes(), |part| parts.push(part.to_vec()));
+    assert_eq!(parts, [text.as_bytes()]);
+    assert_eq!(escaped("\0\u{1f}\"\\\n\r\t"), r#"\u0000\u001f\"\\\n\r\t"#);
+}

@@ -1,7 +1,7 @@
 //! The tree of a thread's calls: stacks by function instead of by address.
 
-use crate::model::ids::{FunctionId, StackId};
 use crate::model::profile::{ProfileModel, Thread};
+use crate::model::stacks::{FunctionId, StackId};
 use crate::util::{NumberMap, pair_key};
 
 /// Index of a call node.
@@ -42,23 +42,19 @@ impl CallNodes {
     /// which all stacks of a thread share and which is not code, gets no node.
     pub(crate) fn of(profile: &ProfileModel, thread: &Thread) -> Self {
         let mut nodes = Self::new(profile);
-        nodes.add(profile, ProfileModel::RAN_BETWEEN_SAMPLES);
+        nodes.add_inside(profile, ProfileModel::RAN_BETWEEN_SAMPLES, None);
         for sample in thread.samples.iter() {
             if let Some(stack) = sample.stack {
-                nodes.add(profile, stack);
+                nodes.add_inside(profile, stack, None);
             }
         }
         nodes
     }
 
     /// Returns the node of a stack's innermost function, and adds it and its callers if they are
-    /// new.
-    pub(crate) fn add(&mut self, profile: &ProfileModel, stack: StackId) -> Option<NodeId> {
-        self.add_inside(profile, stack, None)
-    }
-
-    /// Adds a stack without the frames of `outside` and of its prefixes. Returns `None` if no frame
-    /// is left.
+    /// new. The frames of `outside` and of its prefixes are left out; without another frame, there
+    /// is no node.
+    ///
     /// The caller must choose `outside` by the frames alone: as the innermost frame of some kind.
     pub(crate) fn add_inside(
         &mut self,
@@ -154,10 +150,11 @@ mod tests {
         let (one, other) = (at(root, 1), at(root, 2));
         let recursive = at(other, 1);
         let mut nodes = CallNodes::new(&profile);
-        assert_eq!(nodes.add(&profile, root), None);
-        let node = nodes.add(&profile, one).expect("a node");
-        assert_eq!(nodes.add(&profile, other), Some(node));
-        let inner = nodes.add(&profile, recursive).expect("a node");
+        let mut add = |stack| nodes.add_inside(&profile, stack, None);
+        assert_eq!(add(root), None);
+        let node = add(one).expect("a node");
+        assert_eq!(add(other), Some(node));
+        let inner = add(recursive).expect("a node");
         assert_eq!(nodes.path(Some(inner)).collect::<Vec<_>>(), [inner, node]);
         assert_eq!(nodes.node_of(one), Some(node));
         assert_eq!(nodes.nodes().len(), 2);

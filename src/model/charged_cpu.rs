@@ -51,9 +51,11 @@ impl ProfileModel {
         let samples = &thread.samples;
         let deltas = samples.iter().filter_map(|sample| sample.cpu_delta_ns);
         let has_cpu = self.meta.has_cpu_deltas && samples.has_cpu_deltas();
-        let cpu_ns = has_cpu.then(|| deltas.fold(0, u64::saturating_add));
         ChargedSamples {
-            later_ns: cpu_ns.unwrap_or(0),
+            later_ns: match has_cpu {
+                true => deltas.fold(0, u64::saturating_add),
+                false => 0,
+            },
             ..self.uncharged_samples(thread)
         }
     }
@@ -140,17 +142,13 @@ impl ChargedSamples<'_> {
         window.between = window.between.filter(|_| window.ran == 0);
         window
     }
-}
 
-impl ChargedSamples<'_> {
     /// Returns a row of CPU time that belongs to no sample: between the next sample and the last tick
     /// before it.
     fn row_between(&self, cpu_ns: u64) -> ChargedSample {
         let time_ns = self.samples.get(self.next).time_ns;
-        let before = self.next.checked_sub(1).map(|before| {
-            let ticks = self.samples.row_ticks(before);
-            ticks.time_ns(ticks.count - 1)
-        });
+        let before = self.next.checked_sub(1);
+        let before = before.map(|before| self.samples.row_ticks(before).last_ns());
         ChargedSample {
             sample: Sample {
                 stack: Some(ProfileModel::RAN_BETWEEN_SAMPLES),
@@ -200,11 +198,8 @@ impl Iterator for ChargedSamples<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::{CategoryPair, StackId};
-    use crate::model::markers::Markers;
-    use crate::model::placeholders::ROOT;
     use crate::model::profile::Category;
-    use crate::model::stacks::{Frame, Function, FunctionKind};
+    use crate::model::stacks::{CategoryPair, Frame, Function, FunctionKind, ROOT, StackId};
     use crate::types::RAN_BETWEEN_SAMPLES;
 
     const MS: u64 = 1_000_000;
@@ -239,15 +234,8 @@ mod tests {
             };
             let (work, sleep) = (stack("work", 0), stack("sleep", 1));
             let thread = Thread {
-                process: 0,
-                name: String::new(),
-                tid: String::new(),
                 is_main: true,
-                registered_ns: None,
-                unregistered_ns: None,
-                asleep_at: None,
-                samples: Samples::default(),
-                markers: Markers::default(),
+                ..Thread::default()
             };
             Self {
                 profile,

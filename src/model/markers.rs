@@ -1,6 +1,6 @@
 //! The markers of a thread, in columns.
 
-use crate::model::ids::{StackId, TextId};
+use crate::model::stacks::{StackId, TextId};
 use crate::types::MarkerPhase;
 
 /// Key of the number of markers that a marker represents, itself included. Only a marker that

@@ -25,15 +25,10 @@
 mod alike;
 mod call_nodes;
 mod charged_cpu;
-mod counters;
-mod ids;
 mod markers;
-mod paused_range;
-mod placeholders;
 mod profile;
 mod samples;
 mod stacks;
-mod unique_stacks;
 
 pub(crate) use crate::types::MarkerPhase;
 pub(crate) use alike::{Shown, show_threads};
@@ -41,18 +36,15 @@ pub(crate) use call_nodes::{CallNodes, NodeId};
 #[cfg(feature = "protobuf")]
 pub(crate) use charged_cpu::even_share;
 pub(crate) use charged_cpu::{ChargedSample, ChargedSamples};
-pub(crate) use counters::{
-    Counter, CounterGraph, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME,
-};
-pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, Markers, STANDS_FOR};
-pub(crate) use paused_range::PausedRange;
-pub(crate) use placeholders::{
-    LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder, is_whole_stack,
-};
 pub(crate) use profile::{
-    Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread, WAITING_TASKS,
+    Category, Counter, CounterGraph, CounterSample, MarkerSchema, Meta, Module,
+    PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME, PausedRange, Process, ProfileModel, Thread,
+    WAITING_TASKS,
 };
-pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit};
-pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
-pub(crate) use unique_stacks::UniqueStacks;
+pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit, hull};
+pub(crate) use stacks::{
+    CategoryPair, Frame, FrameId, Function, FunctionId, FunctionKind, LABELS_LEFT_OUT, ModuleId,
+    NativeSymbol, OTHER_STACK, ROOT, SourceText, StackId, TRUNCATED, TextId, UNLOADED,
+    UniqueStacks, is_placeholder, is_whole_stack,
+};

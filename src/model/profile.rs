@@ -1,17 +1,29 @@
-//! The profile as a whole, and its processes, threads and modules.
+//! The profile as a whole, and its processes with their pauses, threads, counters and modules.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::model::counters::Counter;
-use crate::model::ids::{FrameId, FunctionId, ModuleId, StackId, TextId};
 use crate::model::markers::Markers;
-use crate::model::paused_range::PausedRange;
-use crate::model::placeholders::ROOT;
-use crate::model::samples::{Samples, WeightUnit};
-use crate::model::stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
-use crate::model::unique_stacks::UniqueStacks;
+use crate::model::samples::{Samples, WeightUnit, hull};
+use crate::model::stacks::{
+    Frame, FrameId, Function, FunctionId, FunctionKind, ModuleId, NativeSymbol, ROOT, SourceText,
+    StackId, TextId, UniqueList, UniqueStacks,
+};
 use crate::types::RAN_BETWEEN_SAMPLES;
-use crate::util::{Search, TextTable, UniqueIndex};
+use crate::util::TextTable;
+
+/// Name of the track that shows where async tasks wait. This track does not belong to a thread.
+pub(crate) const WAITING_TASKS: &str = "Waiting tasks";
+
+/// Name of the counter of a process's CPU time. The viewer shows a counter of this name by default,
+/// and hides one named [`HIDDEN_PROCESS_CPU_NAME`].
+pub(crate) const PROCESS_CPU_NAME: &str = "Process CPU";
+
+/// Name of the same counter in profiles of Firefox.
+const HIDDEN_PROCESS_CPU_NAME: &str = "processCPU";
+
+/// Category of that counter.
+pub(crate) const PROCESS_CPU_CATEGORY: &str = "CPU";
 
 /// A profile, of one process or of several.
 #[derive(Debug)]
@@ -30,8 +42,7 @@ pub(crate) struct ProfileModel {
     /// The contents of source files, by the text that is the file's path.
     pub(crate) sources: HashMap<TextId, SourceText>,
     texts: TextTable,
-    functions: Vec<Function>,
-    function_index: UniqueIndex,
+    functions: UniqueList<Function>,
     stacks: UniqueStacks<Frame>,
 }
 
@@ -74,7 +85,7 @@ pub(crate) struct MarkerSchema {
 }
 
 /// An executable, a library, or generated code, at its addresses in a process.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Module {
     pub(crate) process: usize,
     /// First address, and the address after the last one. Frames have addresses relative to the
@@ -113,6 +124,16 @@ pub(crate) struct Process {
     pub(crate) log: String,
 }
 
+/// A time without samples, or without samples and markers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PausedRange {
+    /// `None` if it lies outside of what was recorded.
+    pub(crate) start_ns: Option<i64>,
+    /// `None` if it lies outside of what was recorded, or while the pause lasts.
+    pub(crate) end_ns: Option<i64>,
+    pub(crate) reason: Cow<'static, str>,
+}
+
 /// A thread of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Thread {
@@ -130,17 +151,39 @@ pub(crate) struct Thread {
     pub(crate) markers: Markers,
 }
 
-/// Name of the track that shows where async tasks wait. This track does not belong to a thread.
-pub(crate) const WAITING_TASKS: &str = "Waiting tasks";
+/// A counter of a process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter {
+    /// Index in `ProfileModel::processes`.
+    pub(crate) process: usize,
+    pub(crate) name: String,
+    /// Category of the counter, such as `Memory` or `CPU`: it selects the track in the viewer.
+    pub(crate) category: String,
+    pub(crate) description: String,
+    /// How the application wants the counter to be shown; `None` if the category tells it.
+    pub(crate) graph: Option<CounterGraph>,
+    pub(crate) samples: Vec<CounterSample>,
+}
 
-impl Thread {
-    /// Returns whether this is the track of the tasks that wait. Its rows are neither samples of a
-    /// thread nor CPU time.
-    pub(crate) fn is_waiting_tasks(&self) -> bool {
-        self.name == WAITING_TASKS
-            && !self.is_main
-            && self.samples.weight_unit == WeightUnit::Milliseconds
-    }
+/// How a counter of the application is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CounterGraph {
+    /// Whether the graph shows the value, and not its growth.
+    pub(crate) is_level: bool,
+    /// Whether the value is in bytes, and not a number of things.
+    pub(crate) is_bytes: bool,
+    /// The viewer's name of the color.
+    pub(crate) color: &'static str,
+}
+
+/// A value of a counter.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct CounterSample {
+    pub(crate) time_ns: i64,
+    /// The change since the previous value.
+    pub(crate) delta: f64,
+    /// Number of operations that made the change, if the counter counts them.
+    pub(crate) operations: Option<u64>,
 }
 
 impl Default for ProfileModel {
@@ -157,8 +200,7 @@ impl Default for ProfileModel {
             native_symbols: Vec::new(),
             sources: HashMap::new(),
             texts: TextTable::default(),
-            functions: Vec::new(),
-            function_index: UniqueIndex::default(),
+            functions: UniqueList::from(Vec::new()),
             stacks: UniqueStacks::default(),
         };
         let mut stack = None;
@@ -199,28 +241,15 @@ impl ProfileModel {
 
     /// Returns the id of a function, and adds the function if it is new.
     pub(crate) fn intern_function(&mut self, function: Function) -> FunctionId {
-        let Self {
-            functions,
-            function_index,
-            ..
-        } = self;
-        match function_index.search(&function, |at| functions[at as usize] == function) {
-            Search::Found(known) => FunctionId(known),
-            Search::Missing(slot) => {
-                let id = functions.len() as u32;
-                functions.push(function);
-                slot.fill(id);
-                FunctionId(id)
-            }
-        }
+        FunctionId(self.functions.intern(&function))
     }
 
     pub(crate) fn function(&self, id: FunctionId) -> &Function {
-        &self.functions[id.0 as usize]
+        &self.functions.list[id.0 as usize]
     }
 
     pub(crate) fn functions(&self) -> &[Function] {
-        &self.functions
+        &self.functions.list
     }
 
     /// Returns the id of a frame, and adds the frame if it is new.
@@ -292,15 +321,75 @@ impl ProfileModel {
         &self.processes[thread.process]
     }
 
-    /// Returns whether a sample of this stack shows a thread that waited: the category of its
-    /// innermost frame is `Idle`.
-    pub(crate) fn is_idle_stack(&self, stack: StackId) -> bool {
+    /// Returns the subcategory of a stack's innermost frame if the category is `Idle`. A sample of
+    /// such a stack shows a thread that waited.
+    pub(crate) fn idle_kind(&self, stack: StackId) -> Option<&str> {
         let (_, frame) = self.stack(stack);
-        let category = self.frame(frame).category;
-        category.is_some_and(|pair| {
-            let category = self.categories.get(usize::from(pair.category));
-            category.is_some_and(|category| category.name == "Idle")
-        })
+        let pair = self.frame(frame).category?;
+        let category = self.categories.get(usize::from(pair.category))?;
+        let kind = category.subcategories.get(usize::from(pair.subcategory));
+        (category.name == "Idle").then(|| kind.map_or("", String::as_str))
+    }
+
+    /// Returns whether a sample of this stack shows a thread that waited.
+    pub(crate) fn is_idle_stack(&self, stack: StackId) -> bool {
+        self.idle_kind(stack).is_some()
+    }
+}
+
+impl Thread {
+    /// Returns whether this is the track of the tasks that wait. Its rows are neither samples of a
+    /// thread nor CPU time.
+    pub(crate) fn is_waiting_tasks(&self) -> bool {
+        self.name == WAITING_TASKS
+            && !self.is_main
+            && self.samples.weight_unit == WeightUnit::Milliseconds
+    }
+
+    /// Returns the times of the first and the last sample or marker; `None` if there is none.
+    pub(crate) fn range_ns(&self) -> Option<(i64, i64)> {
+        let of_markers = self.markers.iter();
+        let of_markers = of_markers.flat_map(|marker| [marker.start_ns, marker.end_ns]);
+        let of_markers = of_markers.flatten().map(|time_ns| (time_ns, time_ns));
+        self.samples
+            .range_ns()
+            .into_iter()
+            .chain(of_markers)
+            .reduce(hull)
+    }
+}
+
+impl Process {
+    /// Returns for how long the process was paused between two times, in ns.
+    pub(crate) fn paused_ns(&self, begin_ns: i64, end_ns: i64) -> u64 {
+        let pauses = self.paused_ranges.iter();
+        let within = pauses.map(|pause| pause.ns_within(begin_ns, end_ns));
+        within.fold(0, u64::saturating_add)
+    }
+}
+
+impl PausedRange {
+    /// Returns how much of the pause lies between two times, in ns.
+    fn ns_within(&self, begin_ns: i64, end_ns: i64) -> u64 {
+        let from = self.start_ns.unwrap_or(begin_ns).max(begin_ns);
+        let to = self.end_ns.unwrap_or(end_ns).min(end_ns);
+        to.saturating_sub(from).max(0).unsigned_abs()
+    }
+}
+
+impl Counter {
+    /// Returns whether the values add up to what a graph shows, and not each for itself.
+    #[cfg(feature = "formats")]
+    pub(crate) fn is_level(&self) -> bool {
+        let is_memory = self.category == "Memory";
+        self.graph.map_or(is_memory, |graph| graph.is_level)
+    }
+
+    /// Returns whether the counter is the CPU time of its process, in a profile of gekkota or of
+    /// Firefox.
+    pub(crate) fn is_process_cpu(&self) -> bool {
+        let names = [PROCESS_CPU_NAME, HIDDEN_PROCESS_CPU_NAME];
+        self.category == PROCESS_CPU_CATEGORY && names.contains(&self.name.as_str())
     }
 }
 
@@ -332,5 +421,28 @@ mod tests {
         let frames: Vec<_> = profile.stack_frames(Some(leaf)).collect();
         assert_eq!(frames, [inner, outer]);
         assert_eq!(profile.function_name(id), "work");
+    }
+
+    #[test]
+    fn part_of_a_pause_within_two_times_is_counted() {
+        let pause = |start_ns, end_ns| PausedRange {
+            start_ns,
+            end_ns,
+            reason: "paused".into(),
+        };
+        let process = Process {
+            paused_ranges: vec![
+                pause(Some(1_000_000), Some(3_500_000)),
+                pause(Some(9_000_000), None),
+            ],
+            ..Process::default()
+        };
+        let within = |begin_ms: i64, end_ms: i64| {
+            process.paused_ns(begin_ms * 1_000_000, end_ms * 1_000_000) / 100_000
+        };
+        assert_eq!(within(0, 5), 25);
+        assert_eq!(within(2, 3), 10);
+        assert_eq!(within(4, 8), 0);
+        assert_eq!(within(0, 12), 55);
     }
 }

@@ -1,6 +1,6 @@
 //! The samples of a thread, in columns.
 
-use crate::model::ids::StackId;
+use crate::model::stacks::StackId;
 
 /// A sample of a thread.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -108,14 +108,23 @@ impl Samples {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Returns the times of the first sample and of the last one; `None` without samples.
+    pub(crate) fn range_ns(&self) -> Option<(i64, i64)> {
+        Some((*self.times_ns.first()?, *self.times_ns.last()?))
+    }
+
+    /// Returns the index of the first sample at or after a time.
+    pub(crate) fn first_from(&self, time_ns: i64) -> usize {
+        self.times_ns.partition_point(|other| *other < time_ns)
+    }
+
     /// Returns the ticks of the row with this index. Panics if the index is out of bounds.
     pub(crate) fn row_ticks(&self, index: usize) -> RowTicks {
         let row = self.get(index);
-        let next = index + 1;
-        let until_ns = (next < self.len()).then(|| self.times_ns[next]);
+        let until_ns = self.times_ns.get(index + 1).unwrap_or(&row.time_ns);
         RowTicks {
             first_ns: row.time_ns,
-            length_ns: until_ns.map_or(0, |until_ns| until_ns.saturating_sub(row.time_ns).max(0)),
+            length_ns: until_ns.saturating_sub(row.time_ns).max(0),
             count: self.count(&row).max(1),
         }
     }
@@ -171,6 +180,11 @@ impl RowTicks {
         self.first_ns.saturating_add(passed_ns as i64)
     }
 
+    /// Returns the time of the last tick.
+    pub(crate) fn last_ns(&self) -> i64 {
+        self.time_ns(self.count - 1)
+    }
+
     /// Returns the number of the first tick after `from` at a time that `is_within` rejects, or the
     /// number of ticks. It must reject all times after one that it rejects.
     pub(crate) fn end_of(&self, from: u64, is_within: impl Fn(i64) -> bool) -> u64 {
@@ -184,6 +198,11 @@ impl RowTicks {
         }
         low
     }
+}
+
+/// Returns the range from the start of the earlier range to the end of the later one.
+pub(crate) fn hull(one: (i64, i64), other: (i64, i64)) -> (i64, i64) {
+    (one.0.min(other.0), one.1.max(other.1))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Compares simulated profiles, whose functions' costs are known.
 
 use super::*;
-use crate::export::diff::result::DiffRow;
+use crate::export::diff::report::DiffRow;
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::summary::time_text;
 use crate::export::test_profile::TestProfile;

@@ -135,15 +135,13 @@ impl Span {
     /// Returns the wall time of each slice without pauses, in ns.
     pub(super) fn wall(&self, profile: &ProfileModel) -> Slices {
         let process = profile.processes.first();
-        let pauses = process.map_or(&[][..], |process| &process.paused_ranges);
         let begin_ns = |slice: usize| {
             let passed_ns = self.length_ns * slice as i128 / SLICES as i128;
             self.start_ns.saturating_add(passed_ns as i64)
         };
         std::array::from_fn(|slice| {
             let (begin_ns, end_ns) = (begin_ns(slice), begin_ns(slice + 1));
-            let paused_ns = pauses.iter().map(|pause| pause.ns_within(begin_ns, end_ns));
-            let paused_ns = paused_ns.fold(0, u64::saturating_add);
+            let paused_ns = process.map_or(0, |process| process.paused_ns(begin_ns, end_ns));
             end_ns.abs_diff(begin_ns).saturating_sub(paused_ns) as f64
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::export::explain::explainer::explain;
+use crate::export::explain::explain;
 use crate::export::explain::suspended::unsampled_ns;
 use crate::export::test_profile::TestProfile;
 use crate::model::{

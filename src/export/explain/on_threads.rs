@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::export::explain::pieces::{OnThread, State, first_sample_from, last_tick_ns};
-use crate::export::explain::ranges::{TimeRange, merge, outside};
+use crate::export::explain::pieces::{OnThread, TimeRange, merge, outside, shown_kind};
 use crate::model::{FunctionKind, ProfileModel, Samples, TextId, Thread};
 use crate::types::TimeKind;
 
@@ -65,14 +64,6 @@ impl Exact {
     }
 }
 
-/// Returns a time in which a request had a thread for itself.
-pub(super) fn whole(thread: &Thread, range: TimeRange) -> OnThread {
-    OnThread {
-        range,
-        own: 0..thread.samples.len(),
-    }
-}
-
 /// Returns when a request was on threads whose samples had its contexts at these times.
 pub(super) fn by_contexts(
     profile: &ProfileModel,
@@ -85,8 +76,8 @@ pub(super) fn by_contexts(
         let mut contexts = contexts.clone();
         contexts.sort_unstable();
         for context in contexts {
-            let first = first_sample_from(samples, context.0);
-            let after = first_sample_from(samples, context.1.saturating_add(1));
+            let first = samples.first_from(context.0);
+            let after = samples.first_from(context.1.saturating_add(1));
             // A row also represents ticks after its own time.
             let own = first.min(after.saturating_sub(1))..after;
             match seen.last_mut() {
@@ -124,17 +115,14 @@ fn extended(
     let get = |index: usize| (index < samples.len()).then(|| samples.get(index));
     // What a thread did after a wait that was not the request's was for the request.
     let ran_ns = |waiting: Option<usize>, ran: Option<usize>, read: Option<usize>| {
-        let state = |index: Option<usize>| Some(State::of(profile, &get(index?)?));
-        let has_slept = matches!(
-            state(waiting),
-            Some(State::Waiting(kind)) if kind != TimeKind::WaitForProcessor
-        );
-        let is_alone = has_slept && state(ran) == Some(State::Running);
+        let kind = |index: Option<usize>| Some(shown_kind(profile, &get(index?)?));
+        let slept = |kind| !matches!(kind, TimeKind::Cpu | TimeKind::WaitForProcessor);
+        let is_alone = kind(waiting).is_some_and(slept) && kind(ran) == Some(TimeKind::Cpu);
         let cpu_ns = get(read?)?.cpu_delta_ns.filter(|_| is_alone)?;
         i64::try_from(cpu_ns).ok()
     };
     let before = own.start.checked_sub(1);
-    let before_ns = before.map(|before| last_tick_ns(samples, before));
+    let before_ns = before.map(|before| samples.row_ticks(before).last_ns());
     let after_ns = get(own.end).map(|after| after.time_ns);
     let gaps_ns = [
         before_ns.map(|before_ns| first_ns.saturating_sub(before_ns)),
@@ -159,10 +147,10 @@ fn extended(
     let range = (start_ns.max(from_ns), end_ns.min(to_ns));
     // A wait of another task of the request lies around samples.
     let is_between_samples = |wait: &&TimeRange| {
-        let next = first_sample_from(samples, wait.0);
+        let next = samples.first_from(wait.0);
         let is_before = get(next).is_none_or(|next| next.time_ns >= wait.1);
         let last = next.checked_sub(1);
-        is_before && last.is_none_or(|last| last_tick_ns(samples, last) <= wait.0)
+        is_before && last.is_none_or(|last| samples.row_ticks(last).last_ns() <= wait.0)
     };
     let inside = exact.waits.iter();
     let inside = inside.filter(|wait| wait.0 >= range.0 && wait.1 <= range.1);
@@ -195,8 +183,8 @@ pub(super) fn by_label(
         let runs = |(index, thread): (usize, &Thread)| {
             let samples = &thread.samples;
             let mut runs: Vec<OnThread> = Vec::new();
-            let first = first_sample_from(samples, polled.0);
-            let after = first_sample_from(samples, polled.1.saturating_add(1));
+            let first = samples.first_from(polled.0);
+            let after = samples.first_from(polled.1.saturating_add(1));
             for own in (first..after).filter(|own| has_label(samples, *own)) {
                 match runs.last_mut().filter(|run| run.own.end == own) {
                     Some(run) => run.own.end += 1,
@@ -220,7 +208,7 @@ pub(super) fn by_label(
         if let (Some((index, runs)), None) = (candidates.next(), candidates.next()) {
             let samples = &profile.threads[index].samples;
             for mut run in runs {
-                let last_ns = last_tick_ns(samples, run.own.end - 1);
+                let last_ns = samples.row_ticks(run.own.end - 1).last_ns();
                 run.range = (samples.get(run.own.start).time_ns, last_ns.min(polled.1));
                 let on = extended(profile, samples, &run, exact);
                 all.entry(index).or_default().extend(on);

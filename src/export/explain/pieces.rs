@@ -1,4 +1,4 @@
-//! What a thread did in a time: pieces between its samples.
+//! Ranges of time, and what a thread did in one: pieces between its samples.
 //!
 //! From one sample to the next, the thread ran for as long as its CPU time says. For the rest it
 //! waited: for what one of the two samples shows, each for a half if both show a wait; for a
@@ -10,9 +10,8 @@
 
 use std::ops::Range;
 
-use crate::export::explain::ranges::{TimeRange, overlap_ns};
 use crate::export::markers::{SwitchTotals, is_of_switches};
-use crate::model::{ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
+use crate::model::{ProfileModel, Sample, StackId, Thread, WeightUnit};
 use crate::types::TimeKind;
 
 /// A time up to the first sample, or after the last one, counts as the sample's up to this number
@@ -22,6 +21,9 @@ const MAX_EDGE_INTERVALS: i64 = 2;
 /// Maximum distance, in ns, from a request's times to a marker of context switches that is still
 /// used for them.
 const BESIDE_NS: i64 = 1_000_000_000;
+
+/// A start and an end, in ns.
+pub(super) type TimeRange = (i64, i64);
 
 /// Takes a kind of time, the stack in which it passed, and its length in ns. CPU time of which no
 /// sample shows the stack comes without one.
@@ -46,53 +48,13 @@ pub(super) struct ThreadPieces<'a> {
     switches: Vec<(i64, i64, f64)>,
 }
 
-/// Returns the index of the first sample at or after a time.
-pub(super) fn first_sample_from(samples: &Samples, time_ns: i64) -> usize {
-    let (mut low, mut high) = (0, samples.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match samples.get(middle).time_ns < time_ns {
-            true => low = middle + 1,
-            false => high = middle,
+impl OnThread {
+    /// Returns a time in which a request had a thread for itself.
+    pub(super) fn whole(thread: &Thread, range: TimeRange) -> Self {
+        Self {
+            range,
+            own: 0..thread.samples.len(),
         }
-    }
-    low
-}
-
-/// Returns the time of a row's last tick.
-pub(super) fn last_tick_ns(samples: &Samples, index: usize) -> i64 {
-    let ticks = samples.row_ticks(index);
-    ticks.time_ns(ticks.count - 1)
-}
-
-/// What a sample shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    Running,
-    Waiting(TimeKind),
-}
-
-impl State {
-    pub(super) fn of(profile: &ProfileModel, sample: &Sample) -> Self {
-        let frame = sample
-            .stack
-            .map(|stack| profile.frame(profile.stack(stack).1));
-        let Some(pair) = frame.and_then(|frame| frame.category) else {
-            return Self::Running;
-        };
-        let category = profile.categories.get(usize::from(pair.category));
-        let Some(idle) = category.filter(|category| category.name == "Idle") else {
-            return Self::Running;
-        };
-        let kind = idle.subcategories.get(usize::from(pair.subcategory));
-        Self::Waiting(match kind.map_or("", String::as_str) {
-            "Lock" => TimeKind::Lock,
-            "I/O" => TimeKind::Io,
-            "Timer" => TimeKind::Sleep,
-            "Work" => TimeKind::Work,
-            "Processor" => TimeKind::WaitForProcessor,
-            _ => TimeKind::OtherWait,
-        })
     }
 }
 
@@ -109,10 +71,9 @@ impl<'a> ThreadPieces<'a> {
         };
         let mut switches: Vec<(i64, i64, [f64; 2])> = Vec::new();
         for marker in thread.markers.iter() {
-            if !is_of_switches(profile, &marker) {
-                continue;
-            }
-            let (Some(start_ns), Some(end_ns)) = (marker.start_ns, marker.end_ns) else {
+            let range = marker.start_ns.zip(marker.end_ns);
+            let Some((start_ns, end_ns)) = range.filter(|_| is_of_switches(profile, &marker))
+            else {
                 continue;
             };
             if end_ns < within.0.saturating_sub(BESIDE_NS)
@@ -123,10 +84,7 @@ impl<'a> ThreadPieces<'a> {
             let waited_ns = SwitchTotals::of_marker(profile, &marker).waited_ns;
             switches.extend(waited_ns.map(|waited_ns| {
                 let mut between = 0.0;
-                let whole = OnThread {
-                    range: (start_ns, end_ns),
-                    own: 0..thread.samples.len(),
-                };
+                let whole = OnThread::whole(thread, (start_ns, end_ns));
                 pieces.visit(&whole, &mut |kind, _, ns| {
                     if kind == TimeKind::WaitForProcessor {
                         between += ns;
@@ -165,7 +123,7 @@ impl<'a> ThreadPieces<'a> {
             return add(TimeKind::Unknown, None, (end_ns - start_ns) as f64);
         }
         let edge_ns = MAX_EDGE_INTERVALS * self.profile.meta.interval_ns.max(1) as i64;
-        let mut index = first_sample_from(samples, start_ns);
+        let mut index = samples.first_from(start_ns);
         let mut done_ns = start_ns;
         while done_ns < end_ns {
             let next = (index < samples.len()).then(|| samples.get(index));
@@ -192,10 +150,7 @@ impl<'a> ThreadPieces<'a> {
 
     /// Gives the time near the thread's first or last sample, and the time too far from any sample.
     fn edge(&self, sample: &Sample, near: TimeRange, far: TimeRange, add: &mut Add<'_>) {
-        let kind = match State::of(self.profile, sample) {
-            State::Running => TimeKind::Cpu,
-            State::Waiting(kind) => kind,
-        };
+        let kind = shown_kind(self.profile, sample);
         add(kind, sample.stack, (near.1 - near.0) as f64);
         add(TimeKind::Unknown, None, (far.1 - far.0) as f64);
     }
@@ -206,8 +161,8 @@ impl<'a> ThreadPieces<'a> {
         let samples = &self.thread.samples;
         let (before, next) = (&samples.get(index), &samples.get(index + 1));
         let paused_within = |(start_ns, end_ns): TimeRange| {
-            let paused = self.profile.process_of(self.thread).paused_ranges.iter();
-            let paused_ns: u64 = paused.map(|pause| pause.ns_within(start_ns, end_ns)).sum();
+            let process = self.profile.process_of(self.thread);
+            let paused_ns = process.paused_ns(start_ns, end_ns);
             (paused_ns as f64).min((end_ns - start_ns) as f64)
         };
         let paused_ns = paused_within(within);
@@ -218,20 +173,19 @@ impl<'a> ThreadPieces<'a> {
         let suspended = self.suspended.iter().map(|range| overlap_ns(*range, gap));
         let absent_ns = paused_within(gap) + suspended.sum::<i64>() as f64;
         let gap_ns = ((gap.1 - gap.0) as f64 - absent_ns).max(length_ns).max(1.0);
-        let states = [before, next].map(|sample| State::of(self.profile, sample));
-        let cpu_ns = match (next.cpu_delta_ns, states[1]) {
+        let kinds = [before, next].map(|sample| shown_kind(self.profile, sample));
+        let runs = kinds.map(|kind| kind == TimeKind::Cpu);
+        let cpu_ns = match (next.cpu_delta_ns, runs[1]) {
             (Some(ns), _) => (ns as f64).min(gap_ns),
-            (None, State::Running) => gap_ns,
-            (None, State::Waiting(_)) => 0.0,
+            (None, true) => gap_ns,
+            (None, false) => 0.0,
         };
         let owns = [index, index + 1].map(|index| own.contains(&index));
-        let ran = [0, 1].map(|at| owns[at] && states[at] == State::Running);
-        let cpu_ns = match (ran, states) {
+        let ran = [0, 1].map(|at| owns[at] && runs[at]);
+        let cpu_ns = match (ran, runs) {
             // The sample that is not the request's shows a wait, so the thread used all its CPU
             // time in this gap for the request.
-            ([true, _], [_, State::Waiting(_)]) | ([_, true], [State::Waiting(_), _])
-                if owns != [true; 2] =>
-            {
+            ([true, _], [_, false]) | ([_, true], [false, _]) if owns != [true; 2] => {
                 cpu_ns.min(length_ns)
             }
             _ => cpu_ns * length_ns / gap_ns,
@@ -244,9 +198,9 @@ impl<'a> ThreadPieces<'a> {
         };
         add(TimeKind::Cpu, ran_in, cpu_ns);
         let rest_ns = length_ns - cpu_ns;
-        let waited = |at: usize, sample: &Sample| match states[at] {
-            State::Waiting(kind) if owns[at] => Some((kind, sample.stack)),
-            _ => None,
+        let waited = |at: usize, sample: &Sample| {
+            let has_waited = owns[at] && !runs[at];
+            has_waited.then_some((kinds[at], sample.stack))
         };
         match [waited(0, before), waited(1, next)] {
             [Some(first), Some(second)] => {
@@ -257,7 +211,7 @@ impl<'a> ThreadPieces<'a> {
             [None, None] => {
                 let stack = if owns[1] { next.stack } else { before.stack };
                 let told = match samples.count(before) {
-                    0 | 1 => self.share_of_processor_waits(next.time_ns),
+                    0 | 1 => self.share_of_processor_waits(next.time_ns).0,
                     _ => self.share_of_ticks(index, within),
                 };
                 add(TimeKind::WaitForProcessor, stack, rest_ns * told);
@@ -308,7 +262,7 @@ impl<'a> ThreadPieces<'a> {
         let mut done_ns = start_ns;
         let mut tick = ticks.end_of(0, |time_ns| time_ns <= start_ns);
         while done_ns < end_ns {
-            let (share, same_until_ns) = self.share_and_end(ticks.time_ns(tick));
+            let (share, same_until_ns) = self.share_of_processor_waits(ticks.time_ns(tick));
             // The time up to a tick has the share of the tick.
             let mut until_ns = end_ns;
             if tick < ticks.count {
@@ -322,13 +276,9 @@ impl<'a> ThreadPieces<'a> {
     }
 
     /// Returns which share of the time between running samples at this time is explained by waits
-    /// for a processor; all of it if the kernel does not tell.
-    fn share_of_processor_waits(&self, time_ns: i64) -> f64 {
-        self.share_and_end(time_ns).0
-    }
-
-    /// Returns [`Self::share_of_processor_waits`], and a time up to which it is the same.
-    fn share_and_end(&self, time_ns: i64) -> (f64, i64) {
+    /// for a processor, and a time up to which the share is the same. It is all of the time if the
+    /// kernel does not tell.
+    fn share_of_processor_waits(&self, time_ns: i64) -> (f64, i64) {
         let after = self.switches.partition_point(|range| range.0 < time_ns);
         let next = self.switches.get(after);
         let until_ns = next.map_or(i64::MAX, |range| range.0);
@@ -337,5 +287,66 @@ impl<'a> ThreadPieces<'a> {
         range.map_or((1.0, until_ns), |(_, end_ns, share)| {
             (share, end_ns.min(until_ns))
         })
+    }
+}
+
+/// Returns what a sample shows: what its thread waited for, or that it ran.
+pub(super) fn shown_kind(profile: &ProfileModel, sample: &Sample) -> TimeKind {
+    match sample.stack.and_then(|stack| profile.idle_kind(stack)) {
+        None => TimeKind::Cpu,
+        Some("Lock") => TimeKind::Lock,
+        Some("I/O") => TimeKind::Io,
+        Some("Timer") => TimeKind::Sleep,
+        Some("Work") => TimeKind::Work,
+        Some("Processor") => TimeKind::WaitForProcessor,
+        Some(_) => TimeKind::OtherWait,
+    }
+}
+
+/// Returns how long two ranges overlap, in ns.
+pub(super) fn overlap_ns(one: TimeRange, other: TimeRange) -> i64 {
+    let (start_ns, end_ns) = (one.0.max(other.0), one.1.min(other.1));
+    end_ns.saturating_sub(start_ns).max(0)
+}
+
+/// Sorts ranges, joins those that touch, and drops empty ones.
+pub(super) fn merge(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+    ranges.retain(|range| range.0 < range.1);
+    ranges.sort_unstable();
+    ranges.dedup_by(|range, last| {
+        let touches = range.0 <= last.1;
+        if touches {
+            last.1 = last.1.max(range.1);
+        }
+        touches
+    });
+    ranges
+}
+
+/// Returns the parts of a range outside of other ranges, which [`merge`] has returned.
+pub(super) fn outside(range: TimeRange, others: &[TimeRange]) -> Vec<TimeRange> {
+    let mut parts = Vec::new();
+    let mut done_ns = range.0;
+    for (start_ns, end_ns) in others.iter().filter(|other| overlap_ns(**other, range) > 0) {
+        parts.push((done_ns, *start_ns));
+        done_ns = *end_ns;
+    }
+    parts.push((done_ns, range.1));
+    parts.retain(|part| part.0 < part.1);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_outside_of_merged_ranges_are_the_rest() {
+        let merged = merge(vec![(7, 9), (1, 3), (2, 5), (5, 6), (4, 4)]);
+        assert_eq!(merged, [(1, 6), (7, 9)]);
+        assert_eq!(outside((0, 10), &merged), [(0, 1), (6, 7), (9, 10)]);
+        assert_eq!(outside((2, 8), &merged), [(6, 7)]);
+        assert_eq!(outside((2, 6), &merged), []);
+        assert_eq!(outside((9, 11), &merged), [(9, 11)]);
     }
 }

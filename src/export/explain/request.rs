@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use crate::export::explain::on_threads::{Exact, by_contexts, by_label, threads, whole};
-use crate::export::explain::pieces::OnThread;
-use crate::export::explain::ranges::TimeRange;
+use crate::export::explain::on_threads::{Exact, by_contexts, by_label, threads};
+use crate::export::explain::pieces::{OnThread, TimeRange};
 use crate::export::markers::{MarkerPairs, field, is_of_contexts, is_of_switches, is_of_type};
-use crate::model::{FieldValue, Marker, ProfileModel, TextId, Thread};
+use crate::model::{FieldValue, Marker, ProfileModel, TextId, Thread, hull};
 use crate::types::Wanted;
 
 /// Difference between two times of one marker, by which files may round it, in ns.
@@ -24,7 +23,7 @@ pub(super) struct Wait {
 }
 
 /// A request in a profile.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) trace_id: Option<u128>,
@@ -89,23 +88,16 @@ pub(super) fn find(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Found>
             }
             let range = (*start_ns, *end_ns);
             Ok(Found {
-                name: String::new(),
-                trace_id: None,
                 range,
-                has_marker: false,
-                on_threads: BTreeMap::from([(index, vec![whole(thread, range)])]),
-                waits: Vec::new(),
-                busy_ns: None,
+                on_threads: BTreeMap::from([(index, vec![OnThread::whole(thread, range)])]),
+                ..Found::default()
             })
         }
         Wanted::Between(..) => Err(not_found(
             "times of this process",
             "a profile of this process's session, or a range of `SlowRequest::in_range`",
         )),
-        Wanted::Marker(name) => {
-            let found = longest_marker(profile, |_| true, name, |_| true);
-            found.ok_or_else(|| no_marker(name))
-        }
+        Wanted::Marker(name) => longest_marker(profile, |_| true, name, |_| true),
         Wanted::Interval {
             name,
             tid,
@@ -114,50 +106,46 @@ pub(super) fn find(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Found>
         } => {
             let is_near = |one: i64, other: &i64| (one - other).abs() <= ROUNDING_NS;
             let is_it = |range: TimeRange| is_near(range.0, start_ns) && is_near(range.1, end_ns);
-            let found = longest_marker(profile, |thread| thread.tid == *tid, name, is_it);
-            found.ok_or_else(|| no_marker(name))
+            longest_marker(profile, |thread| thread.tid == *tid, name, is_it)
         }
     }
 }
 
-fn no_marker(name: &str) -> io::Error {
-    not_found(
-        &format!("the marker {name:?}"),
-        "the name of an interval of the profile",
-    )
-}
-
 /// Returns the request of the longest interval with this name, on a thread and with a time that are
 /// accepted.
+///
+/// # Errors
+/// There is no such interval.
 fn longest_marker(
     profile: &ProfileModel,
     is_on: impl Fn(&Thread) -> bool,
     name: &str,
     accepts: impl Fn(TimeRange) -> bool,
-) -> Option<Found> {
+) -> io::Result<Found> {
     let mut longest: Option<Interval<'_>> = None;
-    for (index, thread) in threads(profile) {
-        if !is_on(thread) {
-            continue;
-        }
+    for (index, thread) in threads(profile).filter(|(_, thread)| is_on(thread)) {
         for pair in MarkerPairs::of(&thread.markers) {
-            let (Some(start_ns), Some(end_ns)) = (pair.start_ns, pair.end_ns) else {
+            let Some(range) = pair.start_ns.zip(pair.end_ns) else {
                 continue;
             };
             let marker = thread.markers.get(pair.first);
-            let range = (start_ns, end_ns);
             if profile.text(marker.name) == name && accepts(range) {
                 Interval::keep_longer(&mut longest, range, index, marker);
             }
         }
     }
-    let longest = longest?;
+    let Some(longest) = longest else {
+        return Err(not_found(
+            &format!("the marker {name:?}"),
+            "the name of an interval of the profile",
+        ));
+    };
     let trace_id = trace_id_of(profile, &longest.marker);
     let evidence = match trace_id {
         Some(trace_id) => Evidence::of_trace(profile, trace_id),
         None => Evidence::of_span(profile, &longest.marker),
     };
-    Some(evidence.found_in(profile, &longest, trace_id))
+    Ok(evidence.found_in(profile, &longest, trace_id))
 }
 
 impl<'a> Interval<'a> {
@@ -178,6 +166,10 @@ impl<'a> Interval<'a> {
             });
         }
     }
+
+    fn name(&self, profile: &ProfileModel) -> String {
+        profile.text(self.marker.name).to_owned()
+    }
 }
 
 impl<'a> Evidence<'a> {
@@ -186,13 +178,12 @@ impl<'a> Evidence<'a> {
         let mut evidence = Self::default();
         for (index, thread) in profile.threads.iter().enumerate() {
             for marker in thread.markers.iter() {
-                let (Some(start_ns), Some(end_ns)) = (marker.start_ns, marker.end_ns) else {
+                let Some(range) = marker.start_ns.zip(marker.end_ns) else {
                     continue;
                 };
                 if trace_id_of(profile, &marker) != Some(trace_id) {
                     continue;
                 }
-                let range = (start_ns, end_ns);
                 if thread.is_waiting_tasks() {
                     evidence.add_wait(profile, range, &marker);
                 } else if is_of_contexts(profile, &marker) {
@@ -218,25 +209,20 @@ impl<'a> Evidence<'a> {
             Some((ids[0]?, ids[1]?))
         };
         let parents: HashMap<&str, &str> = spans.filter_map(parent).collect();
-        for track in profile
-            .threads
-            .iter()
-            .filter(|track| track.is_waiting_tasks())
-        {
-            for marker in track.markers.iter() {
-                let mut around = text_of(profile, &marker, "span_id");
-                // Only a damaged file has a cycle.
-                for _ in 0..parents.len() {
-                    match around {
-                        Some(span) if span != own => around = parents.get(span).copied(),
-                        _ => break,
-                    }
+        let tracks = profile.threads.iter();
+        let tracks = tracks.filter(|track| track.is_waiting_tasks());
+        for marker in tracks.flat_map(|track| track.markers.iter()) {
+            let mut around = text_of(profile, &marker, "span_id");
+            // Only a damaged file has a cycle.
+            for _ in 0..parents.len() {
+                match around {
+                    Some(span) if span != own => around = parents.get(span).copied(),
+                    _ => break,
                 }
-                if let (true, Some(start_ns), Some(end_ns)) =
-                    (around == Some(own), marker.start_ns, marker.end_ns)
-                {
-                    evidence.add_wait(profile, (start_ns, end_ns), &marker);
-                }
+            }
+            let range = marker.start_ns.zip(marker.end_ns);
+            if let Some(range) = range.filter(|_| around == Some(own)) {
+                evidence.add_wait(profile, range, &marker);
             }
         }
         evidence
@@ -272,10 +258,9 @@ impl<'a> Evidence<'a> {
             name: longest.map_or_else(String::new, |longest| longest.name(profile)),
             trace_id: Some(trace_id),
             range: on.chain(waited).chain(of_marker).reduce(hull)?,
-            has_marker: false,
             on_threads,
             waits: self.waits,
-            busy_ns: None,
+            ..Found::default()
         })
     }
 
@@ -296,7 +281,10 @@ impl<'a> Evidence<'a> {
             None => on_threads.is_empty() && self.waits.is_empty(),
         };
         if is_on_thread {
-            on_threads.insert(thread, vec![whole(&profile.threads[thread], range)]);
+            on_threads.insert(
+                thread,
+                vec![OnThread::whole(&profile.threads[thread], range)],
+            );
         } else if trace_id.is_none() {
             on_threads = by_label(profile, interval.marker.name, &exact);
         }
@@ -315,16 +303,6 @@ impl<'a> Evidence<'a> {
     fn exact(&self, within: Option<TimeRange>) -> Exact {
         Exact::new(self.waits.iter().map(|wait| wait.range).collect(), within)
     }
-}
-
-impl Interval<'_> {
-    fn name(&self, profile: &ProfileModel) -> String {
-        profile.text(self.marker.name).to_owned()
-    }
-}
-
-fn hull(one: TimeRange, other: TimeRange) -> TimeRange {
-    (one.0.min(other.0), one.1.max(other.1))
 }
 
 fn is_span(profile: &ProfileModel, marker: &Marker<'_>) -> bool {

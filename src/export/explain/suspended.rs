@@ -1,10 +1,7 @@
 //! The times in which a request was on no thread.
 
-use std::ops::Range;
-
 use crate::export::explain::on_threads::threads;
-use crate::export::explain::pieces::first_sample_from;
-use crate::export::explain::ranges::{TimeRange, merge, outside, overlap_ns};
+use crate::export::explain::pieces::{TimeRange, merge, outside, overlap_ns};
 use crate::export::explain::request::{Found, Wait};
 use crate::model::{ProfileModel, StackId};
 use crate::types::TimeKind;
@@ -167,34 +164,25 @@ pub(super) fn unsampled_ns(profile: &ProfileModel, range: TimeRange) -> i64 {
     let mut sampled: Vec<TimeRange> = Vec::new();
     for (_, thread) in threads(profile) {
         let samples = &thread.samples;
-        let near = Range {
-            start: first_sample_from(samples, range.0).saturating_sub(1),
-            end: first_sample_from(samples, range.1),
-        };
+        let first = samples.first_from(range.0).saturating_sub(1);
+        let near = first..samples.first_from(range.1);
         sampled.extend(near.map(|index| {
             let ticks = samples.row_ticks(index);
             let [first_ns, next_ns] = [ticks.time_ns(0), ticks.time_ns(ticks.count)];
             let is_gap = next_ns - first_ns > longest_ns.saturating_mul(ticks.count as i64);
             // The next sample would be an interval later.
             let alone_ns = first_ns.saturating_add(profile.meta.interval_ns as i64);
-            (
-                first_ns,
-                if is_gap {
-                    alone_ns
-                } else {
-                    next_ns.max(alone_ns)
-                },
-            )
+            match is_gap {
+                true => (first_ns, alone_ns),
+                false => (first_ns, next_ns.max(alone_ns)),
+            }
         }));
     }
     let process = profile.processes.first().into_iter();
     let paused = process.flat_map(|process| &process.paused_ranges);
     let paused = paused.map(|pause| {
-        let [start_ns, end_ns] = [
-            pause.start_ns.unwrap_or(i64::MIN),
-            pause.end_ns.unwrap_or(i64::MAX),
-        ];
-        (start_ns, end_ns)
+        let start_ns = pause.start_ns.unwrap_or(i64::MIN);
+        (start_ns, pause.end_ns.unwrap_or(i64::MAX))
     });
     let mut absent = outside(range, &merge(sampled));
     absent.extend(paused);

@@ -1,21 +1,15 @@
 //! The model that is being read, and what the reader must find in it again.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use crate::export::read::value::{Object, Value};
-use crate::model::{
-    Category, CategoryPair, MarkerSchema, Module, ModuleId, NativeSymbol, Process, ProfileModel,
-    Sample, Samples, StackId, TextId,
-};
+use crate::model::{Category, MarkerSchema, Module, ModuleId, NativeSymbol, ProfileModel, TextId};
 use crate::types::ReadError;
-use crate::util::SharedSort;
 
 /// The name of the category of everything that has none.
 const OTHER: &str = "Other";
-
-/// A cause of a marker: its stack, and the stack's time.
-pub(super) type Cause = Option<(StackId, i64)>;
 
 #[derive(Default)]
 pub(super) struct ModelBuilder {
@@ -25,7 +19,7 @@ pub(super) struct ModelBuilder {
     /// Indices of their subcategories, by the category and the name.
     subcategory_index: HashMap<(u16, String), u16>,
     /// Names of the marker schemas.
-    schema_names: HashMap<String, ()>,
+    schema_names: HashSet<String>,
     /// Indices of the profile's native symbols.
     native_symbols: HashMap<(ModuleId, u64, TextId), u32>,
     /// Modules without a known place, by their process and name.
@@ -34,8 +28,8 @@ pub(super) struct ModelBuilder {
 
 /// A category of a process, as the profile has it.
 pub(super) struct KnownCategory {
-    category: u16,
-    subcategories: Vec<u16>,
+    pub(super) category: u16,
+    pub(super) subcategories: Vec<u16>,
 }
 
 /// The categories of a process; `None` for a profile of a time without them.
@@ -58,10 +52,9 @@ impl ModelBuilder {
                 .map(|(category, index)| (category.name.clone(), index))
                 .collect(),
             subcategory_index,
-            schema_names: schemas.map(|schema| (schema.name.clone(), ())).collect(),
-            native_symbols: HashMap::new(),
-            unplaced_modules: HashMap::new(),
+            schema_names: schemas.map(|schema| schema.name.clone()).collect(),
             profile,
+            ..Self::default()
         }
     }
 
@@ -92,10 +85,8 @@ impl ModelBuilder {
             let name = category.text("name")?;
             let color = category.text("color")?;
             let mut subcategories = Vec::new();
-            for name in category
-                .list("subcategories")
-                .elements("an array of names")?
-            {
+            let names = category.list("subcategories");
+            for name in names.elements("an array of names")? {
                 subcategories.push(name.string("the name of a subcategory")?.into_owned());
             }
             if subcategories.is_empty() {
@@ -146,16 +137,11 @@ impl ModelBuilder {
 
     /// Adds the description of a marker type, unless another process has described it.
     pub(super) fn add_schema(&mut self, name: String, json: String) {
-        if self.schema_names.insert(name.clone(), ()).is_none() {
+        if self.schema_names.insert(name.clone()) {
             self.profile
                 .marker_schemas
                 .push(MarkerSchema { name, json });
         }
-    }
-
-    pub(super) fn add_module(&mut self, module: Module) -> ModuleId {
-        self.profile.modules.push(module);
-        ModuleId(self.profile.modules.len() as u32 - 1)
     }
 
     /// Returns a module that only its name is known of.
@@ -165,16 +151,9 @@ impl ModelBuilder {
         *self.unplaced_modules.entry(key).or_insert_with(|| {
             modules.push(Module {
                 process,
-                start: 0,
-                end: 0,
-                offset: 0,
                 name: name.to_owned(),
-                path: String::new(),
                 debug_name: name.to_owned(),
-                debug_path: String::new(),
-                breakpad_id: String::new(),
-                code_id: None,
-                arch: None,
+                ..Module::default()
             });
             ModuleId(modules.len() as u32 - 1)
         })
@@ -190,71 +169,24 @@ impl ModelBuilder {
         })
     }
 
-    /// Adds a process and returns its index.
-    pub(super) fn add_process(&mut self, process: Process) -> usize {
-        self.profile.processes.push(process);
-        self.profile.processes.len() - 1
+    /// Returns the index of the process with this id.
+    pub(super) fn process_with(&self, pid: &str) -> Option<usize> {
+        let mut processes = self.profile.processes.iter();
+        processes.position(|process| process.pid == pid)
     }
-}
-
-/// Returns the category of a frame, from its category and its subcategory in a process.
-pub(super) fn category_pair(
-    known: &Categories,
-    category: Option<Value<'_, '_>>,
-    subcategory: Option<Value<'_, '_>>,
-) -> Result<Option<CategoryPair>, ReadError> {
-    let (Some(known), Some(category)) = (known, category) else {
-        return Ok(None);
-    };
-    let category = &known[category.index(known.len(), "a category index")?];
-    let own = match subcategory {
-        Some(own) => own.index(category.subcategories.len(), "a subcategory index")?,
-        None => 0,
-    };
-    Ok(Some(CategoryPair {
-        category: category.category,
-        subcategory: category.subcategories[own],
-    }))
-}
-
-/// Returns the category of a marker in the profile.
-pub(super) fn marker_category(
-    known: &Categories,
-    category: Option<Value<'_, '_>>,
-) -> Result<u16, ReadError> {
-    let pair = category_pair(known, category, None)?;
-    Ok(pair.map_or(0, |pair| pair.category))
-}
-
-/// Returns the samples in the order of their times.
-pub(super) fn in_order(samples: Samples) -> Samples {
-    if samples
-        .iter()
-        .zip(samples.iter().skip(1))
-        .all(|(one, next)| one.time_ns <= next.time_ns)
-    {
-        return samples;
-    }
-    let mut rows: Vec<Sample> = samples.iter().collect();
-    rows.shared_sort_by_key(|sample| sample.time_ns);
-    let mut sorted = Samples::default();
-    sorted.weight_unit = samples.weight_unit;
-    rows.into_iter().for_each(|sample| sorted.push(sample));
-    sorted
 }
 
 /// The texts of a table of strings, and their ids once they were used.
 pub(super) struct Strings<'a> {
-    texts: Vec<std::borrow::Cow<'a, str>>,
+    texts: Vec<Cow<'a, str>>,
     ids: Vec<Option<TextId>>,
 }
 
 impl<'a> Strings<'a> {
     pub(super) fn read(list: Value<'a, '_>) -> Result<Self, ReadError> {
         let texts = list.elements("an array of texts")?;
-        let texts: Vec<_> = texts
-            .map(|text| text.string("a text"))
-            .collect::<Result<_, _>>()?;
+        let texts = texts.map(|text| text.string("a text"));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
         let ids = vec![None; texts.len()];
         Ok(Self { texts, ids })
     }

@@ -1,6 +1,5 @@
 use super::*;
 use crate::export::options::ExportOptions;
-use crate::export::read::source::read_profile_from;
 use crate::export::write_profile;
 use crate::model::{FieldValue, FunctionKind, MarkerPhase, ProfileModel, StackId, Thread};
 use crate::types::{Format, MAX_PROCESS_LEVELS, ReadError};

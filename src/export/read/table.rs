@@ -103,10 +103,8 @@ fn processed_rows<'a>(
         false => Vec::new(),
     };
     let places: Vec<_> = columns.iter().map(|column| column.place).collect();
-    let mut elements = Vec::new();
-    for column in &columns {
-        elements.push(column.elements(COLUMN)?);
-    }
+    let elements = columns.iter().map(|column| column.elements(COLUMN));
+    let mut elements = elements.collect::<Result<Vec<_>, _>>()?;
     let mut cells = Vec::new();
     for index in 0..length {
         cells.clear();
@@ -120,10 +118,10 @@ fn processed_rows<'a>(
         };
         each(index, &row)?;
     }
-    let mut longer = elements.iter_mut().filter_map(Iterator::next);
-    longer
-        .next()
-        .map_or(Ok(()), |cell| Err(too_long(&cell, length)))
+    match elements.iter_mut().find_map(Iterator::next) {
+        Some(cell) => Err(too_long(&cell, length)),
+        None => Ok(()),
+    }
 }
 
 fn too_long(cell: &Value<'_, '_>, length: usize) -> ReadError {
@@ -136,10 +134,10 @@ fn too_long(cell: &Value<'_, '_>, length: usize) -> ReadError {
 fn times(table: &Object<'_, '_>, length: usize) -> Result<Vec<i64>, ReadError> {
     let known = table.get("time");
     let has_times = known.is_some();
-    let column = known.map_or_else(
-        || table.require("timeDeltas", "a column of times, or \"time\""),
-        Ok,
-    )?;
+    let column = match known {
+        Some(times) => times,
+        None => table.require("timeDeltas", "a column of times, or \"time\"")?,
+    };
     let (mut times, mut now_ms) = (Vec::new(), 0.0);
     for (row, cell) in column.elements(COLUMN)?.enumerate() {
         if row >= length {
@@ -178,6 +176,15 @@ impl<'a> TableRow<'a, '_> {
         Some(Value { text, place }).filter(|value| !value.is_null())
     }
 
+    /// Reads the cell in a column; `None` if it is missing or null.
+    pub(super) fn read<'s, T>(
+        &'s self,
+        name: &str,
+        read: impl FnOnce(&Value<'a, 's>) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        self.get(name).map(|value| read(&value)).transpose()
+    }
+
     /// Returns a cell that every row has.
     pub(super) fn require(&self, name: &str, expected: &str) -> Result<Value<'a, '_>, ReadError> {
         self.get(name).ok_or_else(|| {
@@ -186,6 +193,14 @@ impl<'a> TableRow<'a, '_> {
             let got = self.cells[column].unwrap_or("nothing");
             self.place(column).error(got, expected)
         })
+    }
+
+    /// Reads a line or a column of a source file; `None` if it is missing or unknown.
+    pub(super) fn position(&self, name: &str) -> Result<Option<u32>, ReadError> {
+        let number = self.read(name, |number| number.unsigned("a number from 0 on"))?;
+        Ok(number
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| *number > 0))
     }
 
     /// Returns the time of the row.

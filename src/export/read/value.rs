@@ -22,6 +22,9 @@ const MAX_TIME_MS: f64 = 1e12;
 /// Maximum of counts: the greatest integer that JavaScript holds exactly.
 const MAX_COUNT: f64 = 9_007_199_254_740_991.0;
 
+/// What an error expects where a table should be.
+const TABLE: &str = "a table";
+
 /// The place of a value: the steps that lead to it from the whole text.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'p> {
@@ -112,11 +115,8 @@ impl<'a, 'p> Value<'a, 'p> {
     /// Returns the error that this value is not what is expected.
     pub(super) fn error(&self, expected: impl fmt::Display) -> ReadError {
         let quoted = cut_at_character(self.text, MAX_QUOTED_BYTES);
-        let dots = if quoted.len() < self.text.len() {
-            "…"
-        } else {
-            ""
-        };
+        let is_whole = quoted.len() == self.text.len();
+        let dots = if is_whole { "" } else { "…" };
         self.place.error(format_args!("{quoted}{dots}"), expected)
     }
 
@@ -173,11 +173,10 @@ impl<'a, 'p> Value<'a, 'p> {
         if let Ok(number) = self.text.parse() {
             return Ok(number);
         }
-        let number = self.number(expected)?;
-        let is_in_range = (0.0..=MAX_COUNT).contains(&number);
-        is_in_range
-            .then_some(number as u64)
-            .ok_or_else(|| self.error(expected))
+        match self.number(expected)? {
+            number @ 0.0..=MAX_COUNT => Ok(number as u64),
+            _ => Err(self.error(expected)),
+        }
     }
 
     /// Returns an index of a list of `length` elements.
@@ -193,11 +192,10 @@ impl<'a, 'p> Value<'a, 'p> {
 
     /// Returns a number as a float whose magnitude JavaScript counts exactly.
     pub(super) fn count(&self, expected: &str) -> Result<f64, ReadError> {
-        let number = self.number(expected)?;
-        let is_in_range = number.abs() <= MAX_COUNT;
-        is_in_range
-            .then_some(number)
-            .ok_or_else(|| self.error(expected))
+        match self.number(expected)? {
+            number if number.abs() <= MAX_COUNT => Ok(number),
+            _ => Err(self.error(expected)),
+        }
     }
 
     /// Returns a time in ms as ns.
@@ -219,24 +217,17 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// Returns a line or a column; `None` if it is unknown.
-    pub(super) fn position(&self) -> Result<Option<u32>, ReadError> {
-        let number = self.unsigned("a number from 0 on")?;
-        Ok(u32::try_from(number).ok().filter(|number| *number > 0))
-    }
-
     pub(super) fn string(&self, expected: &str) -> Result<Cow<'a, str>, ReadError> {
         unquoted(self.text).ok_or_else(|| self.error(expected))
     }
 
     /// Returns a text, or a number as a text: the form of process ids and thread ids.
     pub(super) fn id(&self) -> Result<Cow<'a, str>, ReadError> {
-        match self.is_text() {
-            true => self.string("an id"),
-            false => self
-                .number("an id, which is a number or a text")
-                .map(|_| Cow::Borrowed(self.text)),
+        if self.is_text() {
+            return self.string("an id");
         }
+        self.number("an id, which is a number or a text")?;
+        Ok(Cow::Borrowed(self.text))
     }
 }
 
@@ -252,6 +243,15 @@ impl<'a> Object<'a, '_> {
             .rev()
             .find_map(|(name, value)| (name == key).then_some(value))
             .filter(|value| !value.is_null())
+    }
+
+    /// Reads a member; `None` if it is missing or null.
+    pub(super) fn read<'s, T>(
+        &'s self,
+        key: &'s str,
+        read: impl FnOnce(&Value<'a, 's>) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        self.get(key).map(|value| read(&value)).transpose()
     }
 
     /// Returns a list; an empty one if it is missing.
@@ -270,6 +270,18 @@ impl<'a> Object<'a, '_> {
         value.ok_or_else(|| self.place.key(key).error("nothing", expected))
     }
 
+    pub(super) fn table<'s>(&'s self, key: &'s str) -> Result<Object<'a, 's>, ReadError> {
+        self.require(key, TABLE)?.object(TABLE)
+    }
+
+    /// Returns a table; `None` if it is missing or null.
+    pub(super) fn optional_table<'s>(
+        &'s self,
+        key: &'s str,
+    ) -> Result<Option<Object<'a, 's>>, ReadError> {
+        self.read(key, |table| table.object(TABLE))
+    }
+
     pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = (&str, Value<'a, '_>)> {
         self.members.iter().map(|(key, text)| {
             let place = self.place.key(key);
@@ -279,19 +291,13 @@ impl<'a> Object<'a, '_> {
 
     /// Returns the text of a member; an empty one if the member is missing.
     pub(super) fn text(&self, key: &str) -> Result<String, ReadError> {
-        let value = self.get(key);
-        value.map_or(Ok(String::new()), |value| {
-            value.string("a text").map(Cow::into_owned)
-        })
+        let text = self.read(key, |value| value.string("a text"))?;
+        Ok(text.unwrap_or_default().into_owned())
     }
 
     /// Returns the JSON of a member.
     pub(super) fn json(&self, key: &str) -> String {
         self.get(key).map_or("", |value| value.text).to_owned()
-    }
-
-    pub(super) fn optional_time_ns(&self, key: &str) -> Result<Option<i64>, ReadError> {
-        self.get(key).map(|value| value.time_ns()).transpose()
     }
 }
 

@@ -10,11 +10,15 @@ use crate::export::markers::{
     MarkerPairs, SwitchTotals, is_of_contexts, is_of_switches, stands_for,
 };
 use crate::export::options::ExportOptions;
-use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
+use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread, hull};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
 use crate::util::SharedSort;
 use serde::de::DeserializeOwned;
 
+/// Number of functions that are kept of each thread.
+const MAX_FUNCTIONS_OF_THREAD: usize = 3;
+/// Number of markers, and of rows of the smaller tables.
+pub(super) const MAX_OTHERS: usize = 8;
 /// Number of marker intervals that are kept between two selections of the slowest ones.
 const KEPT_MARKERS: usize = 4096;
 
@@ -86,15 +90,13 @@ pub(super) struct Facts<'a> {
 
 /// Returns the time from a thread's first sample to the end of its last one, without pauses.
 fn lifetime_ns(profile: &ProfileModel, thread: &Thread) -> u64 {
-    let Some(last) = thread.samples.len().checked_sub(1) else {
+    let Some((begin_ns, end_ns)) = thread.samples.range_ns() else {
         return 0;
     };
-    let begin = thread.samples.get(0).time_ns;
-    let end = thread.samples.get(last).time_ns;
-    let pauses = profile.process_of(thread).paused_ranges.iter();
-    let paused_ns = pauses.map(|pause| pause.ns_within(begin, end));
-    let paused_ns = paused_ns.fold(0, u64::saturating_add);
-    let all_ns = end.abs_diff(begin).saturating_add(profile.meta.interval_ns);
+    let paused_ns = profile.process_of(thread).paused_ns(begin_ns, end_ns);
+    let all_ns = end_ns
+        .abs_diff(begin_ns)
+        .saturating_add(profile.meta.interval_ns);
     all_ns.saturating_sub(paused_ns)
 }
 
@@ -114,13 +116,8 @@ pub(super) fn sort_by_time(rows: &mut [FunctionRow<'_>], key: impl Fn(&FunctionT
 }
 
 impl<'a> Facts<'a> {
-    /// Collects the facts of the threads that the options choose. Of each thread, `hottest_count`
-    /// functions are kept, and `marker_count` of all markers.
-    pub(super) fn collect(
-        profile: &'a ProfileModel,
-        options: &ExportOptions,
-        (hottest_count, marker_count): (usize, usize),
-    ) -> Self {
+    /// Collects the facts of the threads that the options choose.
+    pub(super) fn collect(profile: &'a ProfileModel, options: &ExportOptions) -> Self {
         let mut facts = Self {
             losses: losses(profile),
             cost: cost(profile),
@@ -153,7 +150,7 @@ impl<'a> Facts<'a> {
             let mut hottest = rows(&times);
             hottest.retain(|row| row.group.kind == FunctionKind::Native);
             sort_by_time(&mut hottest, |time| time.own);
-            hottest.truncate(hottest_count);
+            hottest.truncate(MAX_FUNCTIONS_OF_THREAD);
             facts.sum.add(&times);
             facts.threads.push(ThreadRow {
                 thread: index,
@@ -164,13 +161,11 @@ impl<'a> Facts<'a> {
                 lifetime_ns: lifetime_ns(profile, thread),
                 hottest,
             });
-            if let Some(last) = thread.samples.len().checked_sub(1) {
-                facts.reach(thread.samples.get(0).time_ns);
-                facts.reach(thread.samples.get(last).time_ns);
-            }
-            facts.add_markers(profile, index, marker_count);
+            let ranges = [facts.span_ns, thread.range_ns()];
+            facts.span_ns = ranges.into_iter().flatten().reduce(hull);
+            facts.add_markers(profile, index);
         }
-        facts.select_markers(profile, marker_count);
+        facts.select_markers(profile);
         facts.functions = rows(&facts.sum);
         // A stable sort: threads without a difference keep their order.
         let busy = |row: &ThreadRow<'_>| Reverse((row.cpu_ns, row.all.samples));
@@ -178,19 +173,9 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    fn reach(&mut self, time_ns: i64) {
-        let (start, end) = self.span_ns.unwrap_or((time_ns, time_ns));
-        self.span_ns = Some((start.min(time_ns), end.max(time_ns)));
-    }
-
     /// Adds the intervals of a thread's markers.
-    fn add_markers(&mut self, profile: &ProfileModel, thread: usize, count: usize) {
+    fn add_markers(&mut self, profile: &ProfileModel, thread: usize) {
         let markers = &profile.threads[thread].markers;
-        for marker in markers.iter() {
-            for time_ns in [marker.start_ns, marker.end_ns].into_iter().flatten() {
-                self.reach(time_ns);
-            }
-        }
         for pair in MarkerPairs::of(markers) {
             let Some((start_ns, end_ns)) = pair.start_ns.zip(pair.end_ns) else {
                 continue;
@@ -205,15 +190,15 @@ impl<'a> Facts<'a> {
                 duration_ns: end_ns.saturating_sub(start_ns).max(0).unsigned_abs(),
                 start_ns,
                 thread,
-                name: markers.get(pair.first).name,
+                name: first.name,
             });
             if self.markers.len() >= KEPT_MARKERS {
-                self.select_markers(profile, count);
+                self.select_markers(profile);
             }
         }
     }
 
-    fn select_markers(&mut self, profile: &ProfileModel, count: usize) {
+    fn select_markers(&mut self, profile: &ProfileModel) {
         self.markers.shared_sort_by(|one, other| {
             let key = |marker: &SlowMarker| (Reverse(marker.duration_ns), marker.start_ns);
             let by_name = || profile.text(one.name).cmp(profile.text(other.name));
@@ -222,7 +207,7 @@ impl<'a> Facts<'a> {
                 .then_with(by_name)
                 .then_with(|| one.thread.cmp(&other.thread))
         });
-        self.markers.truncate(count);
+        self.markers.truncate(MAX_OTHERS);
     }
 
     /// Returns the number of unnamed addresses, and the time in which one was innermost.
@@ -273,15 +258,14 @@ fn losses(profile: &ProfileModel) -> BTreeMap<String, u64> {
 /// Returns the CPU time of the profile's processes as their own counters measured it, with the
 /// threads that were not sampled. `None` without such a counter.
 pub(super) fn process_cpu_ns(profile: &ProfileModel) -> Option<u64> {
-    let mut counters = profile
-        .counters
-        .iter()
-        .filter(|counter| counter.is_process_cpu());
+    let counters = profile.counters.iter();
     let sum = |counter: &Counter| {
         let deltas = counter.samples.iter().map(|sample| sample.delta);
         deltas.sum::<f64>()
     };
-    let first = counters.next()?;
-    let all = sum(first) + counters.map(sum).sum::<f64>();
+    let all: f64 = counters
+        .filter(|counter| counter.is_process_cpu())
+        .map(sum)
+        .sum();
     (all.is_finite() && all > 0.0).then_some(all as u64)
 }

@@ -3,7 +3,7 @@
 use crate::export::function_names::{cut_middle, one_line};
 use crate::export::function_times::{FunctionTime, Time};
 use crate::export::options::Look;
-use crate::export::summary::facts::{Facts, FunctionRow, ThreadRow, sort_by_time};
+use crate::export::summary::facts::{Facts, FunctionRow, MAX_OTHERS, ThreadRow, sort_by_time};
 use crate::export::summary::text_columns::{
     ColumnKind, Columns, Layout, TITLE, point_text, share_text, styled, time_text,
 };
@@ -16,9 +16,6 @@ const MAX_SHORT_CHARS: usize = 24;
 const MAX_THREADS: usize = 12;
 const MAX_FUNCTIONS: usize = 15;
 const MAX_THREADS_WITH_FUNCTIONS: usize = 5;
-pub(super) const MAX_FUNCTIONS_OF_THREAD: usize = 3;
-/// Number of rows of the other tables.
-pub(super) const MAX_OTHERS: usize = 8;
 
 use ColumnKind::{Bar, Left, Name, Right};
 

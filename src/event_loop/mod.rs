@@ -17,7 +17,7 @@
 //! - A callback that panics ends its watch.
 //!
 //! # Read next
-//! `probe.rs`, `watch.rs`, then `session/event_watcher.rs`.
+//! `probe.rs`, `watch.rs`, then `session/life_cycle/event_loops.rs`.
 
 mod probe;
 mod watch;

@@ -50,9 +50,9 @@ pub(crate) use child_profile::{ChildProfile, ChildText, ProcessPlace};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use crash_file::{
-    CategoryFact, ContextLabelFact, CounterFact, CrashFacts, CurrentFacts, Fact, KeyedFacts,
-    ModuleFact, OwnerWord, PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact,
-    all_marker_types, hold_crash_facts_for_fork, set_current_facts,
+    CategoryFact, CounterFact, CrashFacts, CurrentFacts, Fact, KeyedFacts, ModuleFact, OwnerWord,
+    PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, all_marker_types,
+    hold_crash_facts_for_fork, set_current_facts,
 };
 #[cfg(all(test, not(loom)))]
 pub(crate) use crash_file::{CodeFact, FactBytes};

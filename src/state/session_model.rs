@@ -7,7 +7,7 @@
 //! session, and the sampler's update of its threads run as they do outside the model.
 //!
 //! Three things are copied. The buffer is a list under loom's lock, because the real one has models
-//! of its own. The order of the steps of a start and a stop is that of `session/start_stop.rs`. The
+//! of its own. The order of the steps of a start and a stop is that of `session/life_cycle/start_stop.rs`. The
 //! sampler's loop reduces a tick to one entry for each thread. There are no pauses, callbacks,
 //! forks or captures.
 //!

@@ -16,7 +16,7 @@
 //! one with the same key. Decoding accepts any bytes.
 //!
 //! # Read next
-//! `fact.rs`, `crash_facts.rs`, `crate::buffer::crash_area`, then `crate::session::rescue`.
+//! `fact.rs`, `crash_facts.rs`, `crate::buffer::crash_area`, then `crate::session::saving::rescue`.
 
 mod crash_facts;
 mod current;

@@ -22,8 +22,8 @@ use crate::types::{
 
 /// Records a file operation from its construction until it is dropped.
 ///
-/// For I/O that does not go through a [`ProfiledFile`]: the functions
-/// of `std::fs`, a database, a memory-mapped file.
+/// For I/O that does not go through a [`ProfiledFile`]: the functions of `std::fs`, a database, a
+/// memory-mapped file.
 ///
 /// ```
 /// use gekkota::file_io::AutoProfilerFileIO;

@@ -57,8 +57,7 @@ impl AutoProfilerLabel {
         Self(push(label.into_label().text(), category, FrameFlags::NONE))
     }
 
-    /// Pushes a label with its own category: that of a [`Label`], or “Other”
-    /// for a text.
+    /// Pushes a label with its own category: that of a [`Label`], or “Other” for a text.
     #[inline(always)]
     pub fn of<L>(label: L) -> Self
     where

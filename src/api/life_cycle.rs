@@ -144,9 +144,8 @@ impl AutoProfilerInitBuilder {
 /// ([`profiler_set_process_name`](crate::api::process::profiler_set_process_name)), and the first
 /// `%t` its type. At most 32 characters each of name and type are used. In both, characters other
 /// than letters, digits and `-_+` become `_`. The ending selects the format. The profile is that of
-/// the running session, or else of the last
-/// [`ProfilerSession`] that ended since [`profiler_init`]. A
-/// line on standard error names the file or the error. State-change callbacks are called only if
+/// the running session, or else of the last [`ProfilerSession`] that ended since [`profiler_init`].
+/// A line on standard error names the file or the error. State-change callbacks are called only if
 /// the program calls [`profiler_shutdown`].
 ///
 /// `MOZ_PROFILER_SHUTDOWN` has precedence: with another file, or empty for none. A later call
@@ -212,11 +211,11 @@ fn stop_serving_and_pushing() {
 /// [`profiler_control_by_signals`].
 ///
 /// If `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there first: the running
-/// session's, or else that of the last [`ProfilerSession`]
-/// that ended since [`profiler_init`]. A relative path is relative to the folder that was current
-/// when [`profiler_init`] was called. A line on standard error names the file or the error. With
-/// `MOZ_PROFILER_REPORT=1`, a report about the same profile follows. Before both, state-change
-/// callbacks are called with `Stopping`, if the profiler is active, and with `ShuttingDown`.
+/// session's, or else that of the last [`ProfilerSession`] that ended since [`profiler_init`]. A
+/// relative path is relative to the folder that was current when [`profiler_init`] was called. A
+/// line on standard error names the file or the error. With `MOZ_PROFILER_REPORT=1`, a report about
+/// the same profile follows. Before both, state-change callbacks are called with `Stopping`, if the
+/// profiler is active, and with `ShuttingDown`.
 ///
 /// If the program [ends otherwise](AutoProfilerInit#ends-of-the-program), the profile is saved and
 /// reported, too, but callbacks are not called.
@@ -309,14 +308,12 @@ pub fn profiler_stop() {
 /// since.
 ///
 /// A session that is dropped without [`finish`](Self::finish) loses its data, with one exception.
-/// If the application called [`profiler_init`] with
-/// `MOZ_PROFILER_SHUTDOWN` or `MOZ_PROFILER_REPORT` set, the profile of the last `ProfilerSession`
-/// that ended is kept. [`profiler_shutdown`] saves or
-/// reports the kept profile if no session runs at that time. Until then the profile occupies the
-/// memory of its data.
+/// If the application called [`profiler_init`] with `MOZ_PROFILER_SHUTDOWN` or
+/// `MOZ_PROFILER_REPORT` set, the profile of the last `ProfilerSession` that ended is kept.
+/// [`profiler_shutdown`] saves or reports the kept profile if no session runs at that time. Until
+/// then the profile occupies the memory of its data.
 ///
-/// Declare the session after [`AutoProfilerInit`], so
-/// that the session is dropped first.
+/// Declare the session after [`AutoProfilerInit`], so that the session is dropped first.
 ///
 /// ```no_run
 /// # fn work() {}
@@ -381,8 +378,8 @@ pub struct ProfilerSession {
 }
 
 impl ProfilerSession {
-    /// Starts a session, as [`profiler_start`] does, unless
-    /// the session of another `ProfilerSession` runs.
+    /// Starts a session, as [`profiler_start`] does, unless the session of another
+    /// `ProfilerSession` runs.
     ///
     /// # Errors
     /// Those of [`profiler_start`], and
@@ -596,17 +593,16 @@ pub fn profiler_callback_after_sampling(
 /// [`profiler_set_process_type`](crate::api::process::profiler_set_process_type), or `default`.
 /// Then it stops the session, whichever call started it. A profile of that name is replaced. If
 /// saving fails, the session continues. A line on standard error reports each result. With
-/// `MOZ_PROFILER_SIGNALS=1`, [`profiler_init`] calls this
-/// function with the defaults, unless the application has called it before.
+/// `MOZ_PROFILER_SIGNALS=1`, [`profiler_init`] calls this function with the defaults, unless the
+/// application has called it before.
 ///
 /// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
-/// previous handler is called afterwards, with the kernel's arguments.
-/// [`profiler_shutdown`] restores the previous handler,
-/// unless another handler has replaced the profiler's by then. If the signal had no handler before,
-/// the profiler's stays installed and does nothing, because the default action would end the
-/// process when a late signal arrives. A second call changes the signals and the folder; if it
-/// fails, they stay as they were. In the child of a `fork` the signals have no effect on the
-/// profiler until the child calls this function.
+/// previous handler is called afterwards, with the kernel's arguments. [`profiler_shutdown`]
+/// restores the previous handler, unless another handler has replaced the profiler's by then. If
+/// the signal had no handler before, the profiler's stays installed and does nothing, because the
+/// default action would end the process when a late signal arrives. A second call changes the
+/// signals and the folder; if it fails, they stay as they were. In the child of a `fork` the
+/// signals have no effect on the profiler until the child calls this function.
 ///
 /// If the application closes unknown files, as `closefrom` does, it also closes the pipe. The
 /// profiler then restores the signals and prints a line to standard error. It does not touch the

@@ -120,8 +120,7 @@ impl Profile {
     /// `flame.svg` becomes a flame graph, `out.json` opens in the Firefox Profiler. A name that stands
     /// for [`Format::Gecko`] gets [`Format::Processed`] if the profile was read from a file.
     ///
-    /// The file is created as by
-    /// [`profiler_save_profile_to_file`].
+    /// The file is created as by [`profiler_save_profile_to_file`].
     ///
     /// # Errors
     /// [`SaveError`] names the file that could not be created or written, and the reason.

@@ -51,7 +51,7 @@ pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use crash_file::{
     CategoryFact, CounterFact, CrashFacts, CurrentFacts, Fact, KeyedFacts, ModuleFact, OwnerWord,
-    PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, all_marker_types,
+    PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact, all_marker_types,
     hold_crash_facts_for_fork, set_current_facts,
 };
 #[cfg(all(test, not(loom)))]

@@ -22,7 +22,7 @@ use crate::session::saving::frozen_profile::spool_profile;
 use crate::session::saving::snapshot::FrozenProfile;
 use crate::state::{
     CategoryFact, CorePs, CounterFact, Fact, KeyedFacts, ModuleFact, OpenPauses, OwnerWord,
-    PageFact, ProcessFact, ScriptFact, Session, SessionFact, SessionSettings, ThreadFact,
+    PageFact, ProcessFact, ScriptFact, Session, SessionFact, SessionSettings, ThreadFact, TypeFact,
 };
 use crate::stream::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 use crate::threads::{OffThreadRef, ThreadRegistrationInfo};
@@ -162,12 +162,7 @@ impl Sorted {
                 Fact::Process(fact) => sorted.process = Some(fact),
                 Fact::Session(fact) => sorted.session = Some(fact),
                 Fact::Thread(fact) => sorted.threads.push(thread(fact)),
-                Fact::Type(fact) => {
-                    let described = DescribedType::decode(fact.name, fact.schema, &fact.payload.0);
-                    sorted
-                        .types
-                        .extend(described.map(|described| (fact.number, described)));
-                }
+                Fact::Type(fact) => sorted.types.extend(described(fact)),
                 Fact::Category(fact) => sorted.categories.push(fact),
                 Fact::Counter(fact) => sorted.counters.push(counter(fact)),
                 Fact::Module(fact) => sorted.modules.push(fact),
@@ -321,6 +316,12 @@ impl Rescued<'_> {
 
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(0)
+}
+
+/// Returns the type with its number, if its description is one.
+fn described(fact: TypeFact) -> Option<(u64, DescribedType)> {
+    let described = DescribedType::decode(fact.name, fact.schema, &fact.payload.0)?;
+    Some((fact.number, described))
 }
 
 fn script(fact: ScriptFact) -> PastScript {

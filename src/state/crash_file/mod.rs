@@ -31,8 +31,8 @@ pub(crate) use current::{CurrentFacts, hold_crash_facts_for_fork, set_current_fa
 #[cfg(all(test, not(loom)))]
 pub(crate) use fact::CodeFact;
 pub(crate) use fact::{
-    CategoryFact, ContextLabelFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact,
-    ScriptFact, SessionFact, ThreadFact, TypeFact,
+    CategoryFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact, SessionFact,
+    ThreadFact, TypeFact,
 };
 #[cfg(all(test, not(loom)))]
 pub(crate) use fields::FactBytes;

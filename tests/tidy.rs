@@ -687,7 +687,9 @@ impl Tree {
     /// Returns the files that a file needs, by itself or through others.
     fn files_needed_by(&self, file: &str) -> BTreeSet<&str> {
         let file_of = |module: &ItemPath| {
-            let holds = |source: &&Source| module.starts_with(&source.module);
+            let holds = |source: &&Source| {
+                module.starts_with(&source.module) && !TOP_FILES.contains(&&*source.path)
+            };
             let sources = self.sources.iter().filter(holds);
             sources.max_by_key(|source| source.module.len())
         };

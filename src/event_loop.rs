@@ -26,7 +26,7 @@
 //! - A callback that panics ends its watch.
 //!
 //! # Read next
-//! `session/event_watcher.rs`
+//! `session/life_cycle/event_loops.rs`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

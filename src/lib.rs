@@ -134,7 +134,7 @@
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]
-// A library does not print to the application's terminal. Only `session/notices.rs` does, without
+// A library does not print to the application's terminal. Only `session/env/notices.rs` does, without
 // these macros.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 // CI looks for dead code in a build with all features. In others, code is left out only if it needs a

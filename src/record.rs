@@ -1,49 +1,39 @@
-//! Registers threads, and records markers, their stacks, and announced sleep.
+//! Registers threads, and records markers, their stacks, and announced sleep. Takes stacks on demand.
 
 mod allocations;
-mod dumps;
 mod heap_snapshot;
+mod stacks;
 
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
+use crate::backtrace::{BacktraceParts, CapturedBacktrace, add_pending_stack, count_lost_stack};
 use crate::buffer::Dropped;
 use crate::markers::{
     Awake, BorrowedFileIO, FileIO, MarkerDestination, MarkerEntry, MarkerPhase, MarkerTiming,
     NewMarker, NewPayload, NoPayload, ProfilerMarker, TextPayload, TypedPayload,
 };
-use crate::platform::{
-    current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
-};
-use crate::record::dumps::dump_with_marker;
+use crate::platform::{current_processor, current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::session::{
-    Cause, LongInterval, WrittenDump, ensure_fork_handlers, is_current_thread, is_long_interval,
-    register_if_recorded,
+    self, Cause, LongInterval, WrittenDump, ensure_fork_handlers, is_current_thread,
+    is_long_interval, permit_dump, register_if_recorded,
 };
-use crate::state::{
-    CorePs, REGISTRATION_HOOKS, RacyFeatures, choose_marker, core_buffer, find_thread,
-    prepare_own_lane, put_entry,
-};
-use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
+use crate::state::{CorePs, RacyFeatures, choose_marker, core_buffer, find_thread, put_entry};
+use crate::threads::{OnThreadRef, unregister_current_thread};
 use crate::types::{
     DumpError, Features, Generation, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId,
     ThreadProfilingFeatures, TimeStamp,
 };
 use crate::util::is_any_lock_held_on_current_thread;
 
-use crate::backtrace::CapturedBacktrace;
+pub(crate) use crate::platform::current_stack_pointer as stack_pointer;
 pub(crate) use allocations::{sample_allocation, sample_free, sample_move, undo_free};
 pub(crate) use heap_snapshot::heap_snapshot;
+pub(crate) use stacks::{capture_backtrace, resolve_backtrace, suspend_and_sample};
 
 pub(crate) fn now() -> ProfilerTime {
     ProfilerTime::from_monotonic_ns(monotonic_now().0)
-}
-
-#[inline(always)]
-pub(crate) fn stack_pointer() -> u64 {
-    current_stack_pointer()
 }
 
 /// Registers the calling thread.
@@ -53,8 +43,7 @@ pub(crate) fn stack_pointer() -> u64 {
 pub(crate) fn register_thread(name: &str) {
     if !is_any_lock_held_on_current_thread() {
         ensure_fork_handlers();
-        register_current_thread(name, REGISTRATION_HOOKS);
-        prepare_own_lane();
+        session::register_thread(name);
     }
 }
 
@@ -147,18 +136,12 @@ pub(crate) fn is_announced_asleep() -> bool {
 }
 
 /// Returns the session, thread registration and time for a marker of `thread`. Returns `None` if no
-/// session records that thread's markers.
-pub(crate) fn marker_destination(thread: ThreadId) -> Option<MarkerDestination> {
-    find_destination(None, thread)
-}
-
-/// Returns the destination of a marker, like [`marker_destination`], but only while `session` is
-/// running.
-pub(crate) fn marker_destination_in(
-    session: Generation,
+/// session records that thread's markers, or if `only` is not the running session.
+pub(crate) fn marker_destination(
+    only: Option<Generation>,
     thread: ThreadId,
 ) -> Option<MarkerDestination> {
-    find_destination(Some(session), thread)
+    find_destination(only, thread)
 }
 
 /// Returns the session that records markers of `thread`, even if the session is paused.
@@ -234,13 +217,14 @@ fn find_destination(only: Option<Generation>, thread: ThreadId) -> Option<Marker
     })
 }
 
-/// Returns the destination of a marker whose stack is to be captured, like [`marker_destination`], or
-/// `None` if the marker is left out.
-pub(crate) fn destination_with_stack(
+/// Returns the destination of a marker, like [`marker_destination`], or `None` if the marker is left
+/// out: before its stack is captured, or its payload is made.
+pub(crate) fn chosen_destination(
+    only: Option<Generation>,
     name: &str,
     timing: &MarkerTiming,
 ) -> Option<MarkerDestination> {
-    chosen(&find_destination(None, timing.thread)?, name, timing)
+    chosen(&find_destination(only, timing.thread)?, name, timing)
 }
 
 /// Decides whether the limit of markers allows this one, unless that is decided. Returns its
@@ -424,22 +408,24 @@ fn dump_for(
     reason: fmt::Arguments<'_>,
     cause: impl FnOnce() -> Cause,
 ) -> Result<WrittenDump, DumpError> {
-    dump_with_marker(last, reason, cause, |text| {
-        let timing = MarkerTiming::instant_now();
-        if let Some(destination) = find_destination(None, timing.thread) {
-            let destination = MarkerDestination {
-                rarity: Some(0),
-                ..destination
-            };
-            let marker = NewMarker {
-                name: "Dump",
-                category: ProfilingCategoryPair::Profiler(None).indices().0,
-                timing: &timing,
-                stack: 0,
-            };
-            Some(text).put(&destination, &marker);
-        }
-    })
+    let permit = permit_dump(true)?;
+    let reason = reason.to_string();
+    // Before the dump, so that it has the marker.
+    let timing = MarkerTiming::instant_now();
+    if let Some(destination) = find_destination(None, timing.thread) {
+        let destination = MarkerDestination {
+            rarity: Some(0),
+            ..destination
+        };
+        let marker = NewMarker {
+            name: "Dump",
+            category: ProfilingCategoryPair::Profiler(None).indices().0,
+            timing: &timing,
+            stack: 0,
+        };
+        Some(&*permit.whole_reason(&reason)).put(&destination, &marker);
+    }
+    permit.write(last, &reason, cause())
 }
 
 /// Returns the length of an interval, in ns; `None` unless the marker is an interval.

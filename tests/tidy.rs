@@ -45,6 +45,72 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("export", "buffer"),
 ];
 
+/// What a lower folder calls and an upper one fills, which is not an import: statics for a function,
+/// structs of functions (`…Hooks`), and traits. Each with the reason.
+const SLOTS: &[(&str, &str)] = &[
+    (
+        "CAPTURE",
+        "`platform` installs the signal handler, which captures for `sampler`",
+    ),
+    (
+        "CLOSED_STACK_HOOK",
+        "a thread that pushes its first label in `labels` registers itself",
+    ),
+    (
+        "Family",
+        "`session` starts, stops and saves, and `family` passes that on to other processes",
+    ),
+    (
+        "ForkHooks",
+        "`platform` sees a fork, and `session` knows what its child must forget",
+    ),
+    (
+        "FrozenChildren",
+        "a profile of `stream` has those of child processes, which `family` asks for",
+    ),
+    ("Gathering", "as `FrozenChildren`"),
+    (
+        "HOOK",
+        "`platform` sees the call of `exit`, and `session` saves the last profile",
+    ),
+    (
+        "Mapping",
+        "`util` shares memory that `platform` maps and unmaps",
+    ),
+    (
+        "NEW_CATEGORY_HOOK",
+        "a crash file has each category of `types` once it is used",
+    ),
+    (
+        "NEW_CODE_HOOK",
+        "a crash file has the generated code that `unwind` knows",
+    ),
+    (
+        "NEW_TYPE_HOOK",
+        "a crash file has each type of `markers` once it is used",
+    ),
+    (
+        "PropertySink",
+        "a payload of `markers` writes its fields to the text or the model of `stream`",
+    ),
+    (
+        "RegistrationHooks",
+        "the session of `state` follows the threads of `threads`",
+    ),
+    (
+        "RunningSampler",
+        "the end of a session in `state` waits for the thread of `sampler`",
+    ),
+];
+
+/// The file that registers threads, and what it must not need, by itself or through others.
+const REGISTRATION: &str = "src/session/life_cycle/registration.rs";
+const NOT_FOR_REGISTRATION: &[&str] = &[
+    "src/session/ends/fork.rs",
+    "src/session/dumps/",
+    "src/export/",
+];
+
 /// Files outside of the folders. They may import anything.
 const TOP_FILES: &[&str] = &["src/gecko_profiler.rs", "src/lib.rs", "src/macros.rs"];
 
@@ -163,6 +229,12 @@ struct Source {
     named_files: Vec<(String, ItemPath)>,
     has_unsafe: bool,
     functions: Vec<Function>,
+    /// The names of its traits, of those that it implements, and of those behind a `dyn`.
+    traits: BTreeSet<String>,
+    implemented: BTreeSet<String>,
+    dynamic: BTreeSet<String>,
+    /// The names of its statics for a function, and of its structs of functions.
+    function_slots: BTreeSet<String>,
     /// The numbers of the lines with code that is not only for tests.
     shipping_lines: BTreeSet<usize>,
 }
@@ -220,6 +292,39 @@ fn named_file(attribute: &[TokenTree]) -> Option<String> {
         ("path", _, Some(name)) => Some(name.to_string().trim_matches('"').to_owned()),
         _ => None,
     }
+}
+
+/// Returns the trait of `impl … for …`.
+fn implemented_trait(tokens: &[TokenTree]) -> Option<String> {
+    let (mut depth, mut last) = (0, None);
+    for (at, token) in tokens.iter().enumerate() {
+        match sign(tokens, at) {
+            '<' => depth += 1,
+            '>' if at > 0 && sign(tokens, at - 1) != '-' => depth -= 1,
+            _ if depth > 0 => {}
+            _ if word(tokens, at) == "for" => return last,
+            _ if braces(token).is_some() => return None,
+            _ => {
+                last = Some(word(tokens, at))
+                    .filter(|name| !name.is_empty())
+                    .or(last)
+            }
+        }
+    }
+    None
+}
+
+/// Returns whether this is a struct of functions, or a static that is filled later, with a function.
+fn is_function_slot(item: &[TokenTree]) -> bool {
+    let is_end = |at: &usize| matches!(sign(item, *at), '=' | ';');
+    let end = (0..item.len()).find(is_end).unwrap_or(item.len());
+    let has = |names: &[&str]| (0..end).any(|at| names.contains(&&*word(item, at)));
+    let is_empty =
+        |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.stream().is_empty());
+    let is_static = word(item, 0) == "static" && sign(item, 2) == ':';
+    let is_pointer = || has(&["AtomicPtr"]) && item[..end].iter().any(is_empty);
+    word(item, 0) == "struct" && word(item, 1).ends_with("Hooks")
+        || is_static && (has(&["OnceBox", "OnceLock"]) && has(&["fn"]) || is_pointer())
 }
 
 /// Adds the numbers of the lines with code that is not only for tests.
@@ -360,7 +465,24 @@ impl Source {
                 self.has_unsafe |=
                     word(tokens, after) != "fn" || !word(tokens, after + 1).is_empty();
             }
+            "impl" if !is_test => {
+                self.implemented
+                    .extend(implemented_trait(&tokens[at + 1..]));
+            }
+            "dyn" if !is_test => {
+                let is_of_path =
+                    |at: &usize| !word(tokens, *at).is_empty() || sign(tokens, *at) == ':';
+                let path = (at + 1..tokens.len()).take_while(is_of_path);
+                let names = path.map(|at| word(tokens, at));
+                self.dynamic
+                    .extend(names.filter(|name| !name.is_empty()).last());
+            }
             "fn" | "struct" | "enum" | "union" | "trait" | "type" | "const" | "static" => {
+                if word(tokens, at) == "trait" && !is_test {
+                    self.traits.insert(next.clone());
+                } else if !is_test && is_function_slot(&tokens[at..]) {
+                    self.function_slots.insert(next.clone());
+                }
                 let path = [&module[..], std::slice::from_ref(&next)].concat();
                 let head = tokens[at..].split(|token| sign(std::slice::from_ref(token), 0) == ';');
                 let body = head.take(1).flatten().find_map(braces);
@@ -562,6 +684,30 @@ impl Tree {
         self.home_of(&target).into_iter().chain(last).collect()
     }
 
+    /// Returns the files that a file needs, by itself or through others.
+    fn files_needed_by(&self, file: &str) -> BTreeSet<&str> {
+        let file_of = |module: &ItemPath| {
+            let holds = |source: &&Source| {
+                module.starts_with(&source.module) && !TOP_FILES.contains(&&*source.path)
+            };
+            let sources = self.sources.iter().filter(holds);
+            sources.max_by_key(|source| source.module.len())
+        };
+        let first = self.sources.iter().find(|source| source.path == file);
+        let (mut needed, mut next) = (BTreeSet::new(), Vec::from_iter(first));
+        while let Some(source) = next.pop() {
+            let paths = source.paths.iter();
+            // A re-export of a `mod.rs` is resolved where it is used.
+            let is_door = source.path.ends_with("/mod.rs");
+            let paths = paths.filter(|path| !path.is_test && !(is_door && path.is_reexport));
+            let targets = paths.filter_map(|path| self.path_from_root(path));
+            let homes: Vec<_> = targets.map(|target| self.home_of(&target)).collect();
+            let files = homes.iter().filter_map(file_of);
+            next.extend(files.filter(|file| needed.insert(&*file.path)));
+        }
+        needed
+    }
+
     /// Returns the functions that run in the signal handler: those whose names say so, and those
     /// that these call. A method of a type of another file is found only by its name.
     fn handler_functions(&self) -> Vec<(&Source, &Function)> {
@@ -618,8 +764,11 @@ fn assert_none(findings: &[String]) {
     assert!(findings.is_empty(), "\n{}", findings.join("\n"));
 }
 
+fn layer(folder: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&folder))
+}
+
 fn layer_findings(tree: &Tree) -> Vec<String> {
-    let layer = |folder: &str| LAYERS.iter().position(|layer| layer.contains(&folder));
     let mut findings = Vec::new();
     let in_folder = |source: &&Source| !TOP_FILES.contains(&source.path.as_str());
     for source in tree.sources.iter().filter(in_folder) {
@@ -653,6 +802,48 @@ fn layer_findings(tree: &Tree) -> Vec<String> {
 #[test]
 fn imports_only_go_down() {
     assert_none(&layer_findings(&TREE));
+}
+
+/// Returns the names of the slots that a lower folder calls and an upper one fills.
+fn slots(tree: &Tree) -> BTreeSet<&str> {
+    let sources = || tree.sources.iter();
+    let layer_of = |source: &Source| layer(source.module.first()?);
+    let mut found = BTreeSet::new();
+    for source in sources() {
+        let functions = source.function_slots.iter();
+        let traits = source.traits.iter().filter(|name| {
+            let fillers = sources().filter(|other| other.implemented.contains(*name));
+            let highest = fillers.filter_map(layer_of).max();
+            let callers = sources().filter(|other| other.dynamic.contains(*name));
+            let lowest = callers.filter_map(layer_of).min();
+            highest > layer_of(source) && lowest.is_some() && lowest < highest
+        });
+        found.extend(functions.chain(traits).map(String::as_str));
+    }
+    found
+}
+
+#[test]
+fn slots_that_upper_folders_fill_are_listed() {
+    let listed: BTreeSet<_> = SLOTS.iter().map(|(name, _)| *name).collect();
+    let found = slots(&TREE);
+    let differences: Vec<_> = found.symmetric_difference(&listed).collect();
+    assert!(
+        differences.is_empty(),
+        "only listed in `SLOTS`, or only in the code: {differences:?}"
+    );
+}
+
+#[test]
+fn registration_of_a_thread_needs_no_fork_no_dumps_and_no_formats() {
+    let needed = TREE.files_needed_by(REGISTRATION);
+    assert!(
+        needed.iter().any(|file| file.starts_with("src/threads/")),
+        "{needed:?}"
+    );
+    let is_forbidden = |file: &&&str| NOT_FOR_REGISTRATION.iter().any(|no| file.starts_with(no));
+    let found: Vec<_> = needed.iter().filter(is_forbidden).collect();
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -904,6 +1095,33 @@ mod snippets {
         let door = ("src/a/mod.rs", "mod b; #[cfg(all(test, x))] mod model;");
         let tree = tree(&[one, model, door]);
         assert_eq!(lines_by_folder(&tree), BTreeMap::from([("a", 8)]));
+    }
+
+    #[test]
+    fn slots_for_functions_and_traits_are_found() {
+        let lower = "static A: OnceBox<fn(u8)> = x; static B: AtomicPtr<()> = x; static C: [fn(); 1] = x; \
+            struct DHooks { e: fn() } pub(crate) trait F {} trait G {} trait H {} \
+            fn i(_: &dyn F, _: &dyn crate::a::H) {}";
+        let upper = "impl<T: Into<u8>> F for X<T> { fn f() {} } impl crate::a::G for X {} impl X {} \
+            #[cfg(test)] impl H for X {}";
+        let tree = tree(&[("src/types/a.rs", lower), ("src/state/b.rs", upper)]);
+        assert_eq!(slots(&tree), BTreeSet::from(["A", "B", "DHooks", "F"]));
+    }
+
+    #[test]
+    fn files_that_a_file_needs_are_found_through_re_exports() {
+        let door = "mod b; mod c; pub use b::B; pub use c::C;";
+        let (b, c) = ("use crate::d::D; pub struct B;", "pub struct C;");
+        let files = [
+            ("src/a/mod.rs", door),
+            ("src/a/b.rs", b),
+            ("src/a/c.rs", c),
+            ("src/d.rs", "pub struct D;"),
+            ("src/e.rs", "use crate::a::B; #[cfg(test)] use crate::a::C;"),
+        ];
+        let tree = tree(&files);
+        let needed = tree.files_needed_by("src/e.rs");
+        assert_eq!(needed, BTreeSet::from(["src/a/b.rs", "src/d.rs"]));
     }
 
     #[test]

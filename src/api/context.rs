@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Context;
 
 use crate::api::backend;
-use crate::api::thread_pools::register_polling_thread;
+use crate::api::threads::register_polling_thread;
 use crate::api::waiting_tasks::TaskWait;
 use crate::types::{ContextWords, LabelOfOneThread};
 use crate::util::PolledWith;

@@ -1,10 +1,16 @@
-//! Starting and stopping the profiler.
+//! Starting, pausing and stopping the profiler, by calls, by a guard and by signals, and callbacks on
+//! changes of its state.
 
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::api::backend;
-use crate::types::{StartError, StartParams};
+use crate::api::profile::Profile;
+use crate::types::{
+    ControlSignals, Generation, ProfilingState, ProfilingStates, SamplingState, StartError,
+    StartParams, StreamError, WhileOtherRuns,
+};
 
 /// Initializes the profiler on construction, and shuts it down on drop: the one line in an
 /// application's `main`.
@@ -76,8 +82,7 @@ impl AutoProfilerInit {
 impl Drop for AutoProfilerInit {
     fn drop(&mut self) {
         let lifetime = self.begun.elapsed();
-        stop_serving();
-        stop_pushing();
+        stop_serving_and_pushing();
         backend::shutdown_after(lifetime);
     }
 }
@@ -123,8 +128,7 @@ impl AutoProfilerInitBuilder {
     /// Calls [`profiler_init`], and applies the options. Prints an error to standard error.
     pub fn init(self) -> AutoProfilerInit {
         backend::init_with_end(self.file.as_deref(), self.reports);
-        serve_if_asked();
-        push_if_asked();
+        serve_and_push_if_asked();
         AutoProfilerInit {
             begun: Instant::now(),
         }
@@ -140,9 +144,8 @@ impl AutoProfilerInitBuilder {
 /// ([`profiler_set_process_name`](crate::api::process::profiler_set_process_name)), and the first
 /// `%t` its type. At most 32 characters each of name and type are used. In both, characters other
 /// than letters, digits and `-_+` become `_`. The ending selects the format. The profile is that of
-/// the running session, or else of the last
-/// [`ProfilerSession`](crate::api::session::ProfilerSession) that ended since [`profiler_init`]. A
-/// line on standard error names the file or the error. State-change callbacks are called only if
+/// the running session, or else of the last [`ProfilerSession`] that ended since [`profiler_init`].
+/// A line on standard error names the file or the error. State-change callbacks are called only if
 /// the program calls [`profiler_shutdown`].
 ///
 /// `MOZ_PROFILER_SHUTDOWN` has precedence: with another file, or empty for none. A later call
@@ -184,43 +187,35 @@ pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
 /// Cost: some file reads, about 0.1 ms; starting adds about as much. Idea: Gecko's `profiler_init`.
 pub fn profiler_init() {
     backend::init();
-    serve_if_asked();
-    push_if_asked();
+    serve_and_push_if_asked();
 }
 
-/// Begins to push profiles, if a variable asks for it.
-fn push_if_asked() {
+/// Serves and pushes profiles, if variables ask for that.
+fn serve_and_push_if_asked() {
+    #[cfg(all(has_profiler, feature = "http"))]
+    crate::api::endpoints::server::serve_if_asked();
     #[cfg(all(has_profiler, feature = "push"))]
     backend::push_of_variables();
 }
 
-/// Pushes the remaining data before the session ends.
-fn stop_pushing() {
+fn stop_serving_and_pushing() {
+    // First, because the sessions of the server's clients end with the profiler.
+    #[cfg(all(has_profiler, feature = "http"))]
+    backend::stop_serving();
+    // Pushes the remaining data before the session ends.
     #[cfg(all(has_profiler, feature = "push"))]
     backend::stop_pushing();
 }
 
-/// Begins to serve profiles over HTTP, if a variable asks for it.
-fn serve_if_asked() {
-    #[cfg(all(has_profiler, feature = "http"))]
-    crate::api::endpoints::server::serve_if_asked();
-}
-
-/// Ends the server first: its clients' sessions end with the profiler.
-fn stop_serving() {
-    #[cfg(all(has_profiler, feature = "http"))]
-    backend::stop_serving();
-}
-
 /// Stops the profiler and releases its resources, beginning with the signals of
-/// [`profiler_control_by_signals`](crate::api::remote_control::profiler_control_by_signals).
+/// [`profiler_control_by_signals`].
 ///
 /// If `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there first: the running
-/// session's, or else that of the last [`ProfilerSession`](crate::api::session::ProfilerSession)
-/// that ended since [`profiler_init`]. A relative path is relative to the folder that was current
-/// when [`profiler_init`] was called. A line on standard error names the file or the error. With
-/// `MOZ_PROFILER_REPORT=1`, a report about the same profile follows. Before both, state-change
-/// callbacks are called with `Stopping`, if the profiler is active, and with `ShuttingDown`.
+/// session's, or else that of the last [`ProfilerSession`] that ended since [`profiler_init`]. A
+/// relative path is relative to the folder that was current when [`profiler_init`] was called. A
+/// line on standard error names the file or the error. With `MOZ_PROFILER_REPORT=1`, a report about
+/// the same profile follows. Before both, state-change callbacks are called with `Stopping`, if the
+/// profiler is active, and with `ShuttingDown`.
 ///
 /// If the program [ends otherwise](AutoProfilerInit#ends-of-the-program), the profile is saved and
 /// reported, too, but callbacks are not called.
@@ -229,8 +224,7 @@ fn stop_serving() {
 /// only if the main thread calls this. [`profiler_init`] may be called again afterwards. Idea:
 /// Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
-    stop_serving();
-    stop_pushing();
+    stop_serving_and_pushing();
     backend::shutdown();
 }
 
@@ -308,4 +302,354 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 /// after that callback.
 pub fn profiler_stop() {
     backend::stop();
+}
+
+/// A running session. Dropping it stops the profiler, unless another call has started a new session
+/// since.
+///
+/// A session that is dropped without [`finish`](Self::finish) loses its data, with one exception.
+/// If the application called [`profiler_init`] with `MOZ_PROFILER_SHUTDOWN` or
+/// `MOZ_PROFILER_REPORT` set, the profile of the last `ProfilerSession` that ended is kept.
+/// [`profiler_shutdown`] saves or reports the kept profile if no session runs at that time. Until
+/// then the profile occupies the memory of its data.
+///
+/// Declare the session after [`AutoProfilerInit`], so that the session is dropped first.
+///
+/// ```no_run
+/// # fn work() {}
+/// let session = gekkota::ProfilerSession::start(gekkota::StartParams::default())?;
+/// work();
+/// session.finish()?.save("work.profile.json")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # If another session runs
+///
+/// A process has one session at a time. What a start does while another session runs depends on the
+/// other session:
+///
+/// | the running session was started by | [`start`](Self::start) | [`start_in_turn`](Self::start_in_turn) |
+/// |---|---|---|
+/// | another `ProfilerSession` | returns [`StartError::SessionRuns`], which names the file and the line of the other call | waits until that session has ended |
+/// | [`profiler_start`], a variable, or a control signal | replaces it, as [`profiler_start`] does | likewise |
+///
+/// [`profiler_start`] replaces every running session, as in Gecko. A `ProfilerSession` whose
+/// session was replaced has no profile: its [`finish`](Self::finish) fails.
+///
+/// # Tests and benchmarks
+///
+/// The tests of one binary run on several threads of one process. A test that needs a session of
+/// its own takes its turn. A session records all threads of the process, including those of tests
+/// that run at the same time. Give the test's threads names of their own, and let the session
+/// record only these:
+///
+/// ```
+/// use gekkota::{ProfilerSession, StartParams, ThreadGuard};
+///
+/// # fn parse(text: &str) -> usize { text.len() }
+/// // In a program, this is a function with `#[test]`.
+/// fn parse_calls_the_lexer() {
+///     let _registered = ThreadGuard::register("parser test");
+///     let params = StartParams::default().filters(["parser test"]);
+///     let session = ProfilerSession::start_in_turn(params).expect("a profiler");
+///     parse(&"1 + ".repeat(1_000));
+///     // Keep the profile of a failed test, or look at it here.
+///     let profile = session.finish().expect("nothing else calls profiler_start here");
+///     assert!(profile.summarize().len() <= 1);
+/// }
+/// # if gekkota::Features::available() != gekkota::Features::NONE {
+/// # parse_calls_the_lexer();
+/// # parse_calls_the_lexer();
+/// # }
+/// ```
+///
+/// The number of samples and their shares differ from run to run, so a test should not depend on
+/// them. In a benchmark, start the session before the measured loop and finish it after the loop:
+/// to start, to stop and to write a profile takes milliseconds. Compare two versions of a program
+/// with [`Profile::diff`], which knows chance from change. The example `criterion_profiler` records
+/// a profile of each Criterion benchmark.
+///
+#[derive(Debug)]
+#[must_use = "the profiler stops when this is dropped"]
+pub struct ProfilerSession {
+    generation: Generation,
+    /// The profile that [`finish`](Self::finish) took.
+    finished: Option<Box<backend::FrozenProfile>>,
+}
+
+impl ProfilerSession {
+    /// Starts a session, as [`profiler_start`] does, unless the session of another
+    /// `ProfilerSession` runs.
+    ///
+    /// # Errors
+    /// Those of [`profiler_start`], and
+    /// [`StartError::SessionRuns`].
+    #[track_caller]
+    pub fn start(params: StartParams) -> Result<Self, StartError> {
+        Self::start_at(params, Location::caller(), WhileOtherRuns::Fail)
+    }
+
+    /// Starts a session as [`start`](Self::start) does, after waiting until no session of another
+    /// `ProfilerSession` runs.
+    ///
+    /// Several waiting calls go on in no particular order. The wait has no limit: a guard that is
+    /// leaked, by [`std::mem::forget`] for example, ends its turn only when another call stops the
+    /// profiler. A panic that drops a guard ends the guard's turn. The child of a fork has no
+    /// session, so a call there does not wait for a guard of the parent.
+    ///
+    /// # Errors
+    /// Those of [`profiler_start`]. If the calling thread
+    /// itself started the running session, [`StartError::SessionRuns`], because the wait would
+    /// never end.
+    #[track_caller]
+    pub fn start_in_turn(params: StartParams) -> Result<Self, StartError> {
+        Self::start_at(params, Location::caller(), WhileOtherRuns::Wait)
+    }
+
+    fn start_at(
+        params: StartParams,
+        place: &'static Location<'static>,
+        while_other_runs: WhileOtherRuns,
+    ) -> Result<Self, StartError> {
+        let generation = backend::start_guarded(&params, place, while_other_runs)?;
+        Ok(Self {
+            generation,
+            finished: None,
+        })
+    }
+
+    /// Takes the profile so far. The session continues.
+    ///
+    /// Cost: copies lists, and shares the buffer's memory. The costly work happens when the profile
+    /// is written.
+    ///
+    /// # Errors
+    /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
+    pub fn snapshot(&self) -> Result<Profile, StreamError> {
+        backend::freeze(Some(self.generation))
+            .map(Profile::of_session)
+            .ok_or(StreamError::Inactive)
+    }
+
+    /// Takes the whole profile, and ends the session.
+    ///
+    /// # Errors
+    /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
+    pub fn finish(mut self) -> Result<Profile, StreamError> {
+        let profile = self.snapshot();
+        let taken = profile.as_ref().ok().and_then(Profile::as_session);
+        self.finished = taken.cloned().map(Box::new);
+        profile
+    }
+}
+
+impl Drop for ProfilerSession {
+    fn drop(&mut self) {
+        backend::end_guarded_session(self.generation, self.finished.take().map(|taken| *taken));
+    }
+}
+
+/// Pauses the session: from now on it records no samples and no markers. Does nothing while the
+/// profiler is inactive or already paused.
+///
+/// The session and its data stay. [`profiler_resume`] continues it, and a new session begins
+/// unpaused. Pending samples of idle threads are recorded up to this moment, and no sample's time
+/// lies within the pause. CPU time used during the pause belongs to no sample and to no row of the
+/// `processCPU` counter. The profile lists the pause in `pausedRanges`, with the reason
+/// `profiler-paused`.
+///
+/// A marker that another thread is adding at this moment is recorded if that thread read the clock
+/// before the pause, so no marker with the time of its addition lies within a pause. A marker whose
+/// time the application sets may lie within a pause. State-change callbacks are called with
+/// [`Pausing`](crate::callback::ProfilingState::Pausing) before the pause, unless the profiler is
+/// inactive or already paused.
+///
+/// Independent of [`profiler_pause_sampling`]. May be called from any thread. Cost: about 2 µs.
+/// Idea: Gecko's `profiler_pause`.
+pub fn profiler_pause() {
+    backend::pause();
+}
+
+/// Ends a pause by [`profiler_pause`]. Does nothing while the profiler is inactive or not paused.
+///
+/// Samples are taken from the sampler's next tick on, within one interval, unless sampling is
+/// paused too. State-change callbacks are called with
+/// [`Resumed`](crate::callback::ProfilingState::Resumed) afterwards.
+///
+/// May be called from any thread. Cost: about 2 µs. Idea: Gecko's `profiler_resume`.
+pub fn profiler_resume() {
+    backend::resume();
+}
+
+/// Pauses sampling: from now on the session records no samples and no rows of counters, but still
+/// records markers. Does nothing while the profiler is inactive or sampling is already paused.
+///
+/// In all else, this is like [`profiler_pause`], but independent of it: samples are taken only
+/// while neither pause is in effect. In the profile's `pausedRanges`, the reason is `collecting`,
+/// the only other reason that the format has. State-change callbacks are not called. Idea: Gecko's
+/// `profiler_pause_sampling`.
+pub fn profiler_pause_sampling() {
+    backend::pause_sampling();
+}
+
+/// Ends a pause by [`profiler_pause_sampling`]. Does nothing while the profiler is inactive or
+/// sampling is not paused.
+///
+/// May be called from any thread. Idea: Gecko's `profiler_resume_sampling`.
+pub fn profiler_resume_sampling() {
+    backend::resume_sampling();
+}
+
+/// Adds a callback for changes to any of `states`, until [`profiler_remove_state_change_callback`]
+/// removes it by its id.
+///
+/// | State | When the callback is called |
+/// |---|---|
+/// | [`AlreadyActive`] | by this function, for the new callback only, if the profiler is active |
+/// | [`Started`] | after a start or a restart |
+/// | [`Pausing`], [`Resumed`] | before a pause, and after it; not for a call that changes nothing, and not for a pause of sampling only |
+/// | [`GeneratingProfile`] | before each profile is taken |
+/// | [`Stopping`] | before a stop; not before a restart, but after a restart that failed and ended the old session |
+/// | [`ShuttingDown`] | in `profiler_shutdown`, after `Stopping` and before the file or report of the environment is written |
+/// | [`RemovingCallback`] | by the function that removes the callback |
+///
+/// The thread that changes the state calls the callbacks, in the order in which they were added,
+/// and waits for them. Callbacks outlive sessions and a shutdown. `id` may be any number. A
+/// callback with the id 0 is never removed. Two callbacks may share an id, and are then removed
+/// together.
+///
+/// A callback holds no lock of the profiler and may call any of its functions. If a callback
+/// changes the state, the callbacks for that change run before it continues. To prevent endless
+/// recursion, a callback is not called for a state that it is already handling on the same thread,
+/// and calls nest at most 16 deep. Threads that change the state at the same time call the
+/// callbacks at the same time. A panic of a callback is caught, and the profiler proceeds.
+///
+/// May be called from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
+/// `profiler_add_state_change_callback`, which reports `Pausing` even if nothing changes, and whose
+/// callbacks may not add or remove callbacks.
+///
+/// [`AlreadyActive`]: ProfilingState::AlreadyActive
+/// [`Started`]: ProfilingState::Started
+/// [`Pausing`]: ProfilingState::Pausing
+/// [`Resumed`]: ProfilingState::Resumed
+/// [`GeneratingProfile`]: ProfilingState::GeneratingProfile
+/// [`Stopping`]: ProfilingState::Stopping
+/// [`ShuttingDown`]: ProfilingState::ShuttingDown
+/// [`RemovingCallback`]: ProfilingState::RemovingCallback
+pub fn profiler_add_state_change_callback(
+    states: ProfilingStates,
+    callback: impl Fn(ProfilingState) + Send + Sync + 'static,
+    id: u64,
+) {
+    backend::add_state_change_callback(states, id, Box::new(callback));
+}
+
+/// Removes all callbacks with this id, and calls them with
+/// [`RemovingCallback`](ProfilingState::RemovingCallback). Ignores an unknown id, and 0.
+///
+/// Another thread may still be running such a callback when this function returns. May be called
+/// from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
+/// `profiler_remove_state_change_callback`.
+pub fn profiler_remove_state_change_callback(id: u64) {
+    backend::remove_state_change_callback(id);
+}
+
+/// Calls `callback` once, after the next complete sampling loop. Returns `false`, and drops the
+/// callback without calling it, if the profiler is inactive or stopping, if its sampler has failed,
+/// or if the system refuses to create a thread.
+///
+/// The argument reports the outcome of the loop. With
+/// [`SamplingCompleted`](SamplingState::SamplingCompleted), the buffer contains a sample, taken
+/// after this call, of every profiled thread that has answered. To ensure that, the callback runs
+/// after the tick that follows the loop, at most three intervals from now. In a pause, and in a
+/// session without stack sampling, it runs directly after the loop.
+///
+/// Callbacks run in the order in which they were added, one after the other, on a thread of the
+/// profiler, where all signals but those of faults are blocked. They hold no lock, and may call any
+/// function of the profiler, including those that start or stop it. Sampling continues while a
+/// callback runs. A stop does not wait for a running callback. Callbacks that have not begun when
+/// the session ends are called on the thread that ends it, before that call returns: with
+/// [`JustStopped`](SamplingState::JustStopped), unless their loop was already complete. Pending
+/// callbacks are lost in the child of a `fork`. A panic of a callback is caught.
+///
+/// May be called from any thread. Cost: the profiler's lock for a moment; the first callback of a
+/// session creates the thread. Idea: Gecko's `profiler_callback_after_sampling`.
+pub fn profiler_callback_after_sampling(
+    callback: impl FnOnce(SamplingState) + Send + 'static,
+) -> bool {
+    backend::callback_after_sampling(Box::new(callback))
+}
+
+/// Lets one signal start the profiler, and another save the profile and stop the profiler.
+///
+/// ```no_run
+/// gekkota::profiler_control_by_signals(gekkota::ControlSignals::new().folder("/var/tmp"))?;
+/// # Ok::<(), gekkota::StartError>(())
+/// ```
+///
+/// By default, `kill -USR1 PID` starts the profiler with the default features, all registered
+/// threads, 512 MiB and 1 ms, and is ignored while the profiler is active. `kill -USR2 PID` saves
+/// the profile as `profile_TYPE_PID.json`, readable only by its owner, where the type is that of
+/// [`profiler_set_process_type`](crate::api::process::profiler_set_process_type), or `default`.
+/// Then it stops the session, whichever call started it. A profile of that name is replaced. If
+/// saving fails, the session continues. A line on standard error reports each result. With
+/// `MOZ_PROFILER_SIGNALS=1`, [`profiler_init`] calls this function with the defaults, unless the
+/// application has called it before.
+///
+/// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
+/// previous handler is called afterwards, with the kernel's arguments. [`profiler_shutdown`]
+/// restores the previous handler, unless another handler has replaced the profiler's by then. If
+/// the signal had no handler before, the profiler's stays installed and does nothing, because the
+/// default action would end the process when a late signal arrives. A second call changes the
+/// signals and the folder; if it fails, they stay as they were. In the child of a `fork` the
+/// signals have no effect on the profiler until the child calls this function.
+///
+/// If the application closes unknown files, as `closefrom` does, it also closes the pipe. The
+/// profiler then restores the signals and prints a line to standard error. It does not touch the
+/// application's files. Another call sets up the control again.
+///
+/// Until this function is called, directly or by `profiler_init`, the signals have their default
+/// action, which ends the process. `exec` restores that action.
+///
+/// May be called from any thread. Cost: about 0.1 ms. Idea: Gecko's asynchronous control by POSIX
+/// signals.
+///
+/// # Errors
+/// - [`StartError::BadValue`]: a signal cannot be used for control, serves both purposes, or is the
+///   sampling signal.
+/// - [`StartError::ControlSystem`]: the operating system refused a call, for example to create a
+///   pipe or a thread.
+/// - [`StartError::Unsupported`]: this build contains no profiler.
+pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartError> {
+    backend::control_by_signals(&signals)
+}
+
+/// Returns the environment variables that start the profiler in a child process with this session's
+/// settings, if the child uses this crate too.
+///
+/// ```no_run
+/// let mut child = std::process::Command::new("worker");
+/// child.envs(gekkota::process::profiler_env_vars_for_child_process());
+/// // Add the child's own variables afterwards.
+/// child.env("MOZ_PROFILER_SHUTDOWN", "worker-%p.json");
+/// ```
+///
+/// While the profiler is active, the variables start the child's profiler with the session's
+/// capacity, duration, interval, features, filters and tab id, and keep it from saving to this
+/// process's file. While it is inactive, they keep the child's profiler from starting. Limits: the
+/// capacity is clamped to 128 MiB … 2 GiB and rounded up to a power of two, a filter that contains
+/// a comma becomes two, and the signal is not passed on.
+///
+/// If child processes take part in the session
+/// ([`StartParams::children`](crate::StartParams::children)), the variables `GEKKOTA_FAMILY` and
+/// `GEKKOTA_FAMILY_CAPACITY` let the child find this process, and start with the exact capacity.
+/// [`profiler_command`](crate::process::profiler_command) sets all of them.
+///
+/// A program that runs with more rights than the user who started it always passes an empty
+/// `MOZ_PROFILER_SHUTDOWN`, so that its children do not save to a file that this user chose.
+///
+/// May be called from any thread. Cost: the profiler's lock for a moment.
+#[doc(alias = "GetProfilerEnvVarsForChildProcess")]
+pub fn profiler_env_vars_for_child_process() -> Vec<(String, String)> {
+    backend::env_vars_for_child_process()
 }

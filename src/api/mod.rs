@@ -20,17 +20,14 @@
 //! profiler's state does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `early_start.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`,
-//! `threads.rs`, `code.rs`, `counters.rs`, `allocator.rs`, `memory.rs`, `dump.rs`,
-//! `event_delay.rs`, `file_io.rs`, `profiled_file.rs`, `labels.rs`, `context.rs`,
-//! `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`, `remote_control.rs`.
+//! `life_cycle.rs`, `early_start.rs`, `status.rs`, `threads.rs`, `profile.rs`, `counters.rs`,
+//! `allocator.rs`, `dump.rs`, `event_delay.rs`, `file_io.rs`, `labels.rs`, `context.rs`,
+//! `script_frames.rs`, `markers.rs`, `stacks.rs`.
 
 #![deny(unsafe_code)]
 
 #[expect(unsafe_code, reason = "an allocator is an unsafe trait")]
 mod allocator;
-mod callbacks;
-mod code;
 mod context;
 mod counters;
 mod dump;
@@ -38,32 +35,20 @@ mod early_start;
 mod endpoints;
 mod event_delay;
 mod file_io;
-mod label_text;
 mod labels;
 mod life_cycle;
-mod marker_guards;
-mod marker_session;
 mod markers;
-mod memory;
-mod pause;
 mod process;
 mod profile;
-mod profiled_file;
 #[cfg(feature = "push")]
 mod push;
-mod remote_control;
 mod script_frames;
-mod session;
-mod snapshot;
 mod stacks;
 mod status;
-mod thread_pools;
 mod threads;
 mod waiting_tasks;
 
 pub use allocator::*;
-pub use callbacks::*;
-pub use code::*;
 pub use context::*;
 pub use counters::*;
 pub use dump::*;
@@ -71,26 +56,16 @@ pub use early_start::start_early;
 pub use endpoints::*;
 pub use event_delay::*;
 pub use file_io::*;
-pub use label_text::*;
 pub use labels::*;
 pub use life_cycle::*;
-pub use marker_guards::*;
-pub(crate) use marker_session::MarkerSession;
 pub use markers::*;
-pub use memory::*;
-pub use pause::*;
 pub use process::*;
 pub use profile::*;
-pub use profiled_file::*;
 #[cfg(feature = "push")]
 pub use push::*;
-pub use remote_control::*;
 pub use script_frames::*;
-pub use session::*;
-pub use snapshot::*;
 pub use stacks::*;
 pub use status::*;
-pub use thread_pools::*;
 pub use threads::*;
 pub use waiting_tasks::TaskWait;
 pub(crate) use waiting_tasks::{EnteredWait, records_waits};

@@ -15,8 +15,8 @@ pub fn profiler_is_active() -> bool {
 }
 
 /// Returns whether the profiler is active and not paused by
-/// [`profiler_pause`](crate::api::pause::profiler_pause), so that it records markers. A pause of
-/// sampling only does not count.
+/// [`profiler_pause`](crate::api::life_cycle::profiler_pause), so that it records markers. A pause
+/// of sampling only does not count.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
@@ -24,8 +24,8 @@ pub fn profiler_is_active_and_unpaused() -> bool {
     backend::is_active_and_unpaused()
 }
 
-/// Returns whether [`profiler_pause`](crate::api::pause::profiler_pause) has paused the profiler;
-/// `false` while it is inactive.
+/// Returns whether [`profiler_pause`](crate::api::life_cycle::profiler_pause) has paused the
+/// profiler; `false` while it is inactive.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
@@ -33,8 +33,9 @@ pub fn profiler_is_paused() -> bool {
     backend::is_paused()
 }
 
-/// Returns whether sampling is paused, by [`profiler_pause`](crate::api::pause::profiler_pause) or
-/// by [`profiler_pause_sampling`](crate::api::pause::profiler_pause_sampling); `false` while the
+/// Returns whether sampling is paused, by
+/// [`profiler_pause`](crate::api::life_cycle::profiler_pause) or by
+/// [`profiler_pause_sampling`](crate::api::life_cycle::profiler_pause_sampling); `false` while the
 /// profiler is inactive.
 ///
 /// May be called from any thread. Cost: one relaxed load.
@@ -61,7 +62,7 @@ pub fn profiler_features_if_active() -> Option<Features> {
 }
 
 /// Returns the features of the running session, or `None` while the profiler is inactive or paused
-/// by [`profiler_pause`](crate::api::pause::profiler_pause).
+/// by [`profiler_pause`](crate::api::life_cycle::profiler_pause).
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]

@@ -179,9 +179,9 @@ neutral! {
     record_backtrace(&CapturedBacktrace) -> u64 = 0;
     record_return_addresses(&[u64]) -> u64 = 0;
     record_own_stack(&MarkerDestination, StackFeatures) -> u64 = 0;
-    marker_destination(ThreadId) -> Option<MarkerDestination> = None;
-    marker_destination_in(Generation, ThreadId) -> Option<MarkerDestination> = None;
-    destination_with_stack(&str, &MarkerTiming) -> Option<MarkerDestination> = None;
+    marker_destination(Option<Generation>, ThreadId) -> Option<MarkerDestination> = None;
+    chosen_destination(Option<Generation>, &str, &MarkerTiming) -> Option<MarkerDestination>
+        = None;
     chosen(&MarkerDestination, &str, &MarkerTiming) -> Option<MarkerDestination> = None;
     session_that_records_markers(ThreadId) -> Option<Generation> = None;
     put_file_io_marker(&MarkerDestination, &NewMarker<'_>, &BorrowedFileIO<'_>);
@@ -219,7 +219,7 @@ neutral! {
 }
 
 uninhabited! {
-    /// Profiles never exist, because sessions do not.
+    /// Profiles never exist, because sessions do not, and this build reads none.
     FrozenProfile {
         write(&WriteOptions, &mut dyn Write) -> io::Result<()>;
         write_once(&WriteOptions, &mut dyn Write) -> io::Result<()>;
@@ -228,19 +228,11 @@ uninhabited! {
         save_with(WriteOptions, &Path) -> Result<PathBuf, SaveError>;
         save_once(&Path) -> Result<PathBuf, SaveError>;
         to_read() -> io::Result<ReadProfile>;
-        summarize() -> Vec<ThreadSummary>;
-        explain(&Wanted) -> io::Result<Explanation>;
-        counts() -> Vec<(&'static str, u64)>;
-    }
-    /// This build reads no profiles.
-    ReadProfile {
-        to_read() -> io::Result<Self>;
         compare(&Self, Option<&str>) -> io::Result<Diff>;
         explain(&Wanted) -> io::Result<Explanation>;
-        write(&WriteOptions, &mut dyn Write) -> io::Result<()>;
-        save_with(WriteOptions, &Path) -> Result<PathBuf, SaveError>;
         texts() -> io::Result<(String, Option<String>)>;
         summarize() -> Vec<ThreadSummary>;
+        counts() -> Vec<(&'static str, u64)>;
     }
     /// This build compares no profiles.
     Diff {
@@ -289,7 +281,9 @@ uninhabited! {
     BegunPoll {}
 }
 
-impl ReadProfile {
+pub(crate) use FrozenProfile as ReadProfile;
+
+impl FrozenProfile {
     pub(crate) fn read_from(_: impl io::Read) -> Result<Self, ReadError> {
         Err(ReadError::Unsupported)
     }

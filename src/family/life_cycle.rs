@@ -1,8 +1,9 @@
-//! The calls of the API that begin a session: they fill the slots below, and join the parent.
+//! The calls of the API that begin a session: they fill the slot below, and join the parent.
 
 use std::ffi::OsString;
 use std::panic::Location;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::family::child::{
     forget_membership_in_child, hand_over, has_parent, join, leave as leave_parent, tell_name,
@@ -19,10 +20,10 @@ use crate::family::parent::{
 use crate::markers::scope_addresses_to_process;
 use crate::platform::{current_process_id, is_private_folder, is_socket_open};
 use crate::session::{
-    self, FAMILY_VARIABLE, Family, SessionEvent, environment, set_family, set_freeze_children,
-    set_hand_over, watch_exit,
+    self, FAMILY_VARIABLE, Family, FrozenProfile, SessionEvent, environment, set_family, watch_exit,
 };
-use crate::types::{Generation, StartError, StartParams, WhileOtherRuns};
+use crate::stream::{FrozenChildren, ProfileSource};
+use crate::types::{Generation, StartError, StartParams, TimeStamp, WhileOtherRuns};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 /// The family of this process.
@@ -53,6 +54,18 @@ impl Family for OwnFamily {
         has_parent()
     }
 
+    fn freeze_children(
+        &self,
+        session: Generation,
+        taken_at: TimeStamp,
+    ) -> Option<Arc<dyn FrozenChildren>> {
+        freeze_children(session, taken_at)
+    }
+
+    fn hand_over(&self, profile: ProfileSource) -> bool {
+        hand_over(FrozenProfile::of_source(profile))
+    }
+
     fn leave(&self) {
         stop_listening();
         leave_parent();
@@ -71,11 +84,9 @@ impl Family for OwnFamily {
     }
 }
 
-/// Fills the slots of the layers below.
+/// Fills the slot of the layer below.
 fn install() {
-    set_family(|| Box::new(OwnFamily));
-    set_freeze_children(freeze_children);
-    set_hand_over(hand_over);
+    set_family(&OwnFamily);
 }
 
 /// Makes the flow ids of this process distinct from those of its family, if another process has
@@ -132,7 +143,7 @@ pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
     join_if_invited();
 }
 
-/// Fills the slots, and lets a normal end of the process remove the socket of a session with
+/// Fills the slot, and lets a normal end of the process remove the socket of a session with
 /// children. Called without a lock, because it may wait for the loader.
 fn prepare(params: &StartParams) {
     install();

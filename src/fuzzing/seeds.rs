@@ -342,7 +342,7 @@ fn work() {
     labels::register_script_function(ScriptDescription::new("f", "a.lua", 3, 1));
     let add = |name, stack: StackFeatures| {
         let destination =
-            record::marker_destination(ThreadId::UNSPECIFIED).expect("it is recorded");
+            record::marker_destination(None, ThreadId::UNSPECIFIED).expect("it is recorded");
         let stack = record::record_own_stack(&destination, stack);
         let marker = NewMarker {
             name,

@@ -3,9 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::http::access::Access;
-use crate::http::answer::HttpAnswer;
-use crate::http::request::{Asked, MAX_HEAD_BYTES, read_head};
+use crate::http::request::{Access, Asked, HttpAnswer, MAX_HEAD_BYTES, read_head};
 use crate::platform::{Interest, Socket};
 
 /// Time in which the head of a request must arrive.

@@ -24,18 +24,11 @@
 //! - A client that leaves is noticed while its answer is prepared.
 //!
 //! # Read next
-//! `access.rs`, `request.rs`, `answer.rs`, `connection.rs`, `server.rs`, `asker.rs`,
-//! `life_cycle.rs`.
+//! `request.rs`, `connection.rs`, `server.rs`.
 
-mod access;
-mod answer;
-mod asker;
 mod connection;
-mod life_cycle;
 mod request;
 mod server;
 
-pub(crate) use answer::HttpAnswer;
-pub(crate) use asker::Answering;
-pub(crate) use life_cycle::{serve, stop_serving};
-pub(crate) use request::Asked;
+pub(crate) use request::{Asked, HttpAnswer};
+pub(crate) use server::{Answering, serve, stop_serving};

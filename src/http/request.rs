@@ -1,7 +1,8 @@
-//! Reads the head of a request, and decides whether it may be answered.
+//! Requests and answers: who may ask at which address, the head of a request, and what the server
+//! sends.
 
-use crate::http::access::{Access, is_local_host};
-use crate::http::answer::HttpAnswer;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
 
 /// Maximum size of a request's head, in bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 8 << 10;
@@ -172,6 +173,167 @@ fn without_token(target: &str) -> (String, Option<String>) {
     (target, token)
 }
 
+/// Minimum length of a token, so that it cannot be guessed.
+const MIN_TOKEN_CHARS: usize = 16;
+
+/// The address of the server, and the secret that a request must carry.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(super) address: SocketAddr,
+    token: Option<String>,
+}
+
+impl Access {
+    /// Reads the values of the variables.
+    ///
+    /// # Errors
+    /// A description of the bad value. An address that other machines can reach needs a token.
+    pub(super) fn new(address: &str, token: Option<&str>) -> Result<Self, String> {
+        let parsed = parse_address(address.trim()).ok_or_else(|| {
+            format!(
+                "got {address:?} for MOZ_PROFILER_HTTP, expected an address with a port, such as \
+                 127.0.0.1:6060, or a port"
+            )
+        })?;
+        // The value is a secret, so the message does not repeat it.
+        if token.is_some_and(|token| !is_good_token(token)) {
+            return Err(format!(
+                "got another value for MOZ_PROFILER_HTTP_TOKEN, expected {MIN_TOKEN_CHARS} or more \
+                 letters, digits or characters of -._~"
+            ));
+        }
+        if token.is_none() && !parsed.ip().is_loopback() {
+            return Err(format!(
+                "got the address {parsed} without a token, expected MOZ_PROFILER_HTTP_TOKEN, or a \
+                 loopback address such as 127.0.0.1"
+            ));
+        }
+        Ok(Self {
+            address: parsed,
+            token: token.map(str::to_owned),
+        })
+    }
+
+    /// Returns whether a request must carry a token.
+    fn needs_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Returns whether this is the token. Takes as long for a wrong one as for the right one.
+    fn is_token(&self, given: &str) -> bool {
+        let Some(token) = &self.token else {
+            return false;
+        };
+        let (token, given) = (token.as_bytes(), given.as_bytes());
+        let mut difference = token.len() ^ given.len();
+        for (at, byte) in token.iter().enumerate() {
+            let other = given.get(at).copied().unwrap_or(0);
+            difference = std::hint::black_box(difference | usize::from(byte ^ other));
+        }
+        difference == 0
+    }
+}
+
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Some((IpAddr::from([127, 0, 0, 1]), port).into());
+    }
+    match text.strip_prefix("localhost:") {
+        Some(port) => parse_address(port),
+        None => text.parse().ok(),
+    }
+}
+
+fn is_good_token(token: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    token.len() >= MIN_TOKEN_CHARS && token.bytes().all(is_good)
+}
+
+/// Returns whether a browser sends this `Host` only for an address that the user has typed as a
+/// number or as `localhost`. A page of a stranger can let its own name lead to this machine, but
+/// not these.
+fn is_local_host(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        // An address of version 6 without brackets.
+        _ if host.parse::<IpAddr>().is_ok() => host,
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let inside = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
+    // Linux connects 0.0.0.0 to loopback, and some browsers let any page do so.
+    let is_loopback = |address: IpAddr| address.is_loopback();
+    inside.eq_ignore_ascii_case("localhost") || inside.parse().is_ok_and(is_loopback)
+}
+
+/// An answer for a client.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpAnswer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl HttpAnswer {
+    /// Creates an answer in plain text, usually the reason why a request is refused.
+    pub(crate) fn of_words(status: u16, words: &str) -> Self {
+        let mut headers = vec![
+            ("Content-Type", "text/plain; charset=utf-8".to_owned()),
+            ("X-Content-Type-Options", "nosniff".to_owned()),
+            ("Cache-Control", "no-store".to_owned()),
+            // Without it, `go tool pprof` does not print the words.
+            ("X-Go-Pprof", "1".to_owned()),
+        ];
+        match status {
+            401 => headers.push(("WWW-Authenticate", "Bearer".to_owned())),
+            405 => headers.push(("Allow", "GET, HEAD".to_owned())),
+            _ => {}
+        }
+        Self {
+            status,
+            headers,
+            body: format!("{words}\n").into_bytes(),
+        }
+    }
+
+    /// Returns the status line and the headers. `is_head`: no body follows.
+    pub(super) fn head(&self, is_head: bool) -> String {
+        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+        for (name, value) in &self.headers {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        if self.status == 503 {
+            head += "Retry-After: 1\r\n";
+        }
+        if !is_head {
+            let _ = write!(head, "Content-Length: {}\r\n", self.body.len());
+        }
+        // The address may hold the token, and pages have links to other sites.
+        head + "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        307 => "Temporary Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        413 => "Content Too Large",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        _ => "Answer",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,6 +482,94 @@ mod tests {
                 ..asked(rest)
             };
             assert_eq!(read(&get(&target, ""), &access), Some(expected));
+        }
+    }
+
+    #[test]
+    fn address_is_loopback_unless_there_is_a_token() {
+        for (text, expected) in [
+            ("127.0.0.1:6060", "127.0.0.1:6060"),
+            ("6060", "127.0.0.1:6060"),
+            (" localhost:0 ", "127.0.0.1:0"),
+            ("[::1]:80", "[::1]:80"),
+            ("127.9.9.9:1", "127.9.9.9:1"),
+        ] {
+            let access = Access::new(text, None).expect(text);
+            assert_eq!(access.address.to_string(), expected);
+            assert!(!access.needs_token() && !access.is_token(""));
+        }
+        for text in [
+            "0.0.0.0:6060",
+            "[::]:6060",
+            "10.0.0.1:80",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            let error = Access::new(text, None).expect_err(text);
+            assert!(error.contains("without a token"), "{error}");
+            assert!(Access::new(text, Some(TOKEN)).expect(text).needs_token());
+        }
+        for text in [
+            "",
+            ":6060",
+            "127.0.0.1",
+            "example.com:80",
+            "65536",
+            "1",
+            "1.2.3.4:x",
+        ] {
+            let read = Access::new(text, None);
+            assert_eq!(read.is_ok(), text == "1", "{text}");
+        }
+    }
+
+    #[test]
+    fn token_is_long_and_needs_no_escape() {
+        for bad in [
+            "",
+            "short",
+            "0123456789abcde",
+            "0123456789abcdef&",
+            "0123456789 abcdef",
+        ] {
+            let error = Access::new("1", Some(bad)).expect_err(bad);
+            assert!(error.contains("16 or more"), "{error}");
+        }
+        let access = Access::new("1", Some(TOKEN)).expect("good");
+        assert!(access.is_token(TOKEN));
+        for wrong in [
+            "",
+            "0123456789abcdee",
+            "0123456789abcde",
+            "0123456789abcdef0",
+        ] {
+            assert!(!access.is_token(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_that_a_stranger_can_own_are_not_local() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "LOCALHOST:6060",
+            "[::1]:6060",
+            "[::1]",
+            "::1",
+        ] {
+            assert!(is_local_host(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "example.com:80",
+            "localhost.example.com",
+            "127.0.0.1.example.com:1",
+            "0.0.0.0:6060",
+            "[::]:6060",
+            "10.0.0.1",
+            "[x]",
+        ] {
+            assert!(!is_local_host(host), "{host}");
         }
     }
 }

@@ -5,15 +5,27 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::platform::{Receiver, Sender};
-use crate::pushing::item::{Item, new_id};
-use crate::pushing::messages::{Command, Job};
-use crate::pushing::progress::Progress;
+use crate::pushing::queue::{Item, new_id};
+use crate::pushing::sender::{Job, Progress};
 use crate::pushing::target::Target;
 use crate::session::{FrozenWindow, WindowCutter, freeze_window, is_active, notify};
 use crate::types::StartParams;
 
 /// Time between two looks at the session.
 const STEP: Duration = Duration::from_millis(250);
+
+/// What other threads tell the cutter.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// The time between two profiles has changed.
+    Interval(Duration),
+    /// The sessions that the pusher starts have these parameters.
+    Session(Box<StartParams>),
+    /// The session is about to end: this is its last window.
+    Cut(Box<FrozenWindow>),
+    /// Cut once more, and end.
+    End,
+}
 
 pub(super) struct Cutter {
     pub(super) params: StartParams,

@@ -10,16 +10,11 @@ use crate::platform::{
     Receiver, Sender, channel, current_process_id, prepare_to_wait_as_loader_call,
     spawn_profiler_thread, use_own_descriptors, with_signals_blocked,
 };
-use crate::pushing::back_off::BackOff;
-use crate::pushing::connector::Connector;
-use crate::pushing::cutter::Cutter;
-use crate::pushing::item::Item;
-use crate::pushing::messages::{Command, Job};
-use crate::pushing::progress::Progress;
-use crate::pushing::queue::Queue;
-use crate::pushing::sender::{Sender as PushSender, Stage};
+use crate::pushing::cutter::{Command, Cutter};
+use crate::pushing::exchange::Transport;
+use crate::pushing::queue::{Item, Queue};
+use crate::pushing::sender::{BackOff, Connector, Job, Progress, Sender as PushSender, Stage};
 use crate::pushing::target::Target;
-use crate::pushing::transport::Transport;
 use crate::session::{
     WindowCutter, add_state_change_callback, check_session, freeze_window, notify,
     push_settings_of_variables, remove_state_change_callback,

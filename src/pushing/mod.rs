@@ -30,19 +30,12 @@
 //! - A secret is neither stored nor printed.
 //!
 //! # Read next
-//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `tls.rs`, `transport.rs`, `exchange.rs`,
-//! `rejection.rs`, `back_off.rs`, `progress.rs`, `messages.rs`, `connector.rs`, `sender.rs`,
-//! `cutter.rs`, `life_cycle.rs`.
+//! `target.rs`, `queue.rs`, `tls.rs`, `exchange.rs`, `rejection.rs`, `sender.rs`, `cutter.rs`,
+//! `life_cycle.rs`.
 
-mod address;
-mod back_off;
-mod connector;
 mod cutter;
 mod exchange;
-mod item;
 mod life_cycle;
-mod messages;
-mod progress;
 mod queue;
 #[cfg(feature = "otlp-unstable")]
 mod rejection;
@@ -52,6 +45,5 @@ mod target;
 mod tls;
 #[cfg(all(test, feature = "push-tls", not(target_env = "musl")))]
 mod tls_tests;
-mod transport;
 
 pub(crate) use life_cycle::{RunningPush, push, push_of_variables, stop_pushing};

@@ -1,17 +1,17 @@
-//! The thread that has the queue, and decides when the oldest profile is sent.
+//! The two threads that send: the *sender* has the queue, and decides when the oldest profile is
+//! sent. The *connector* connects to the server and waits for its answers.
 
+use std::io;
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::platform::{Receiver, Sender as ChannelSender};
-use crate::pushing::back_off::BackOff;
-use crate::pushing::exchange::Answer;
-use crate::pushing::item::Item;
-use crate::pushing::messages::Job;
-use crate::pushing::progress::Progress;
-use crate::pushing::queue::Queue;
+use crate::platform::{Receiver, Sender as ChannelSender, random_bytes};
+use crate::pushing::exchange::{Answer, Exchange, Transport};
+use crate::pushing::queue::{Item, Queue};
 use crate::pushing::target::Target;
+use crate::types::PushCounts;
 
 /// Maximum length of the reason in a notice.
 const MAX_REASON_CHARS: usize = 300;
@@ -219,5 +219,173 @@ impl Sender {
 
     fn server(&self) -> String {
         self.target.address.server()
+    }
+}
+
+/// Tells the sender to end when it is dropped. After a panic, no answer would arrive.
+struct EndOfConnector<'a>(&'a ChannelSender<Job>);
+
+impl Drop for EndOfConnector<'_> {
+    fn drop(&mut self) {
+        self.0.send(Job::End(Instant::now()));
+    }
+}
+
+pub(super) struct Connector {
+    pub(super) target: Target,
+    pub(super) transport: Transport,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Connector {
+    /// Sends the profiles that it gets, and reports each answer, until the sender has ended.
+    pub(super) fn run(mut self, items: &Receiver<Item>, jobs: &ChannelSender<Job>) {
+        let _end = EndOfConnector(jobs);
+        while let Some(item) = items.receive() {
+            jobs.send(Job::Answered(self.send(&item)));
+        }
+    }
+
+    /// Sends a profile to the first address of the server that can be reached.
+    fn send(&mut self, item: &Item) -> io::Result<Answer> {
+        self.transport.renew()?;
+        let server = &self.target.address;
+        // An address stays itself.
+        let addresses = (&*server.host, server.port).to_socket_addrs()?;
+        let request = self.target.request(item);
+        let reads_body = self.target.reads_answers();
+        // What TLS refuses says more than that another address does not answer.
+        let (mut refused, mut failed) = (None, None);
+        for address in addresses {
+            let now = Instant::now();
+            match Exchange::begin(&self.transport, address, &request, reads_body, now) {
+                Ok(mut exchange) => match exchange.finish(&self.progress.is_over) {
+                    Err(error) if exchange.is_connecting() => {
+                        match self.transport.note_failure(&error) {
+                            true => refused = Some(error),
+                            false => failed = Some(error),
+                        }
+                    }
+                    answered => return answered,
+                },
+                Err(error) => failed = Some(error),
+            }
+        }
+        let error = refused.or(failed);
+        Err(error.unwrap_or_else(|| io::Error::other("no address")))
+    }
+}
+
+/// What other threads tell the sender.
+pub(super) enum Job {
+    Send(Item),
+    /// What has become of the profile that the connector has.
+    Answered(io::Result<Answer>),
+    /// Send what can be sent until this time, and end.
+    End(Instant),
+}
+
+/// The counts of a pusher.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) sent: Count,
+    pub(super) sent_bytes: Count,
+    pub(super) retried: Count,
+    pub(super) dropped: Count,
+    pub(super) refused: Count,
+    pub(super) rejected: Count,
+    pub(super) incomplete: Count,
+    pub(super) waiting: Count,
+    /// Size of the profiles that the sender has not put into the queue yet, in bytes.
+    pub(super) handed_over: Count,
+    /// Whether no further window may be cut.
+    pub(super) has_ended: AtomicBool,
+    /// Whether the connector may wait for the server no longer.
+    pub(super) is_over: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn subtract(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Progress {
+    pub(super) fn counts(&self) -> PushCounts {
+        PushCounts {
+            sent: self.sent.get(),
+            sent_bytes: self.sent_bytes.get(),
+            retried: self.retried.get(),
+            dropped: self.dropped.get(),
+            refused: self.refused.get(),
+            rejected: self.rejected.get(),
+            incomplete: self.incomplete.get(),
+            waiting: self.waiting.get(),
+        }
+    }
+}
+
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Doubles the time with each failure, and adds up to a quarter at random, so that the processes of
+/// a fleet do not all come back at the same moment.
+#[derive(Default, Debug)]
+pub(super) struct BackOff {
+    failures: u32,
+}
+
+impl BackOff {
+    pub(super) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Returns the time to wait after one more failure. `asked` is the time that the server has asked
+    /// for.
+    pub(super) fn next(&mut self, asked: Option<Duration>) -> Duration {
+        let doubled = FIRST.saturating_mul(1 << self.failures.min(6));
+        self.failures = self.failures.saturating_add(1);
+        let wait = doubled
+            .min(LONGEST)
+            .max(asked.unwrap_or_default().min(LONGEST));
+        // Without a part at random before the kernel has gathered randomness.
+        let random = random_bytes().map_or(0, u16::from_ne_bytes);
+        wait + (wait / 4).mul_f64(f64::from(random) / 65536.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_doubles_to_a_minute_with_a_random_part() {
+        let mut back_off = BackOff::default();
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
+            let least = Duration::from_secs(seconds);
+            let wait = back_off.next(None);
+            assert!((least..=least * 5 / 4).contains(&wait), "{wait:?}");
+        }
+        back_off.reset();
+        let asked = |seconds| Some(Duration::from_secs(seconds));
+        assert!(back_off.next(asked(9)) >= Duration::from_secs(9));
+        assert!(back_off.next(asked(9999)) <= Duration::from_secs(75));
+        let waits: Vec<_> = (0..8).map(|_| back_off.next(asked(60))).collect();
+        assert!(waits.windows(2).any(|pair| pair[0] != pair[1]), "{waits:?}");
     }
 }

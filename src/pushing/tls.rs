@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ClientConnection, InvalidMessage, RootCertStore};
 
 use crate::platform::{Interest, Socket, read_root_certificates};
-use crate::pushing::address::Address;
+use crate::pushing::target::Address;
 use crate::session::certificate_file_of_variables;
 use crate::types::{PushError, PushSettings};
 

@@ -11,9 +11,8 @@ use rustls::{
     HandshakeKind, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion, version,
 };
 
-use super::address::Address;
-use super::exchange::{Answer, Exchange};
-use super::transport::Transport;
+use super::exchange::{Answer, Exchange, Transport};
+use super::target::Address;
 use crate::platform::wait_for_sockets;
 use crate::types::PushSettings;
 

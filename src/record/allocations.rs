@@ -8,8 +8,9 @@ use crate::allocations::{
     AllocationEvent, HookUse, LiveAllocation, SampledAllocation, add_free, add_live, choose_sample,
     find_freed, uncount_free,
 };
-use crate::backtrace::count_lost_stack;
-use crate::backtrace::{BacktraceParts, CapturedBacktrace, add_kept_stack, add_pending_stack};
+use crate::backtrace::{
+    BacktraceParts, CapturedBacktrace, add_kept_stack, add_pending_stack, count_lost_stack,
+};
 use crate::platform::{KeptErrno, current_thread_id, monotonic_now};
 use crate::record::records_stacks;
 use crate::state::{RacyFeatures, core_buffer};

@@ -1,8 +1,8 @@
 //! Starts, pauses and stops the profiler, and takes profiles.
 //!
 //! # Purpose
-//! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
-//! demand, profile files, dumps, crash files and their rescue, environment variables, control by
+//! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots,
+//! profile files, dumps, crash files and their rescue, environment variables, control by
 //! signals, and the handling of `fork`. `crate::disabled` replaces this module in builds without
 //! the profiler.
 //!
@@ -27,112 +27,76 @@
 //! `unwind`, `util`, `waiting_tasks`
 //!
 //! # Invariants
+//! The folders have one direction: `env`, `saving`, `dumps`, `ends`, `life_cycle`. Each imports from
+//! those before it, and from `running.rs` and `family.rs`. To register a thread, nothing of a fork,
+//! of dumps or of formats is needed.
+//!
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.
 //! A profile's file is complete or absent. An existing file that no other file can replace is
 //! overwritten, once the profile is complete.
 //!
 //! # Read next
-//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,
-//! `frozen_profile.rs`, `env/environment_table.rs`.
+//! `running.rs`, `life_cycle/start_stop.rs`, `life_cycle/init.rs`, `saving/snapshot.rs`,
+//! `saving/frozen_profile.rs`, `env/environment_table.rs`.
 
-mod asked;
-mod callbacks;
-mod control_state;
-mod crash_file;
-mod dump_causes;
-mod dump_janks;
-mod dump_limits;
 mod dumps;
-mod early_start;
-mod embedded_sources;
 mod ends;
 mod env;
-mod event_loops;
-mod event_watcher;
-mod exec;
-mod exit_profile;
-mod family_events;
-mod family_slot;
-mod fork;
-mod frozen_profile;
-mod hand_over;
-mod lacking_features;
-mod last_profile;
+mod family;
 mod life_cycle;
-mod long_interval;
-mod notices;
-mod own_registration;
-mod pause;
-mod process;
-mod read_profile;
-mod rescue;
 mod running;
-mod save;
-mod shutdown_file;
-mod signals;
-mod snapshot;
-mod spooled;
-mod stacks;
-mod start_stop;
-mod status;
-mod task;
-mod turn;
-#[cfg(feature = "push")]
-mod windows;
-mod write_options;
+mod saving;
 
-pub(crate) use asked::{SessionClient, join_session};
-pub(crate) use callbacks::{
-    add_state_change_callback, callback_after_sampling, remove_state_change_callback,
+pub(crate) use dumps::dump::{
+    Cause, WrittenDump, dumps_at_panic, is_long_interval, permit_dump, spawn_task,
 };
-pub(crate) use crash_file::open_crash_file;
-pub(crate) use dump_limits::set_dumps;
-pub(crate) use dumps::{Cause, WrittenDump, dumps_at_panic, is_long_interval, permit_dump};
-pub(crate) use early_start::start_early;
-pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
+pub(crate) use ends::exec::{ExecHandover, prepare_exec};
+pub(crate) use ends::fork::ensure_fork_handlers;
+pub(crate) use ends::last_profile::{watch_ends_for_parent, watch_exit};
 pub(crate) use env::http_variables;
+pub(crate) use env::notices::notify;
 #[cfg(feature = "push")]
 pub(crate) use env::{certificate_file_of_variables, push_settings_of_variables, service_name};
 pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
-pub(crate) use event_loops::{
+pub(crate) use family::{FAMILY_VARIABLE, Family, SessionEvent, set_family};
+pub(crate) use life_cycle::clients::{SessionClient, join_session};
+pub(crate) use life_cycle::event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
-pub(crate) use exec::{ExecHandover, prepare_exec};
-pub(crate) use exit_profile::child_profile;
-pub(crate) use family_events::{FAMILY_VARIABLE, Family, SessionEvent, set_family};
-pub(crate) use family_slot::set_freeze_children;
-pub(crate) use fork::ensure_fork_handlers;
-pub(crate) use hand_over::set_hand_over;
-pub(crate) use life_cycle::{
-    end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end, shutdown,
-    shutdown_after, start, start_guarded,
+pub(crate) use life_cycle::init::{
+    end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end,
+    save_at_exit, shutdown, shutdown_after, start, start_early, start_guarded,
 };
-pub(crate) use long_interval::LongInterval;
-pub(crate) use notices::notify;
-pub(crate) use own_registration::register_if_recorded;
-pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
-pub(crate) use process::{
-    clear_all_pages, keep_child_profile, max_exit_profile_bytes, received_exit_profile,
-    register_page, set_process_name, set_process_type, set_version, unregister_page,
+pub(crate) use life_cycle::process::{
+    clear_all_pages, register_page, set_process_name, set_process_type, set_version,
+    unregister_page,
 };
-pub(crate) use read_profile::ReadProfile;
-#[cfg(any(test, fuzzing))]
-pub(crate) use rescue::rescue_image;
-pub(crate) use rescue::{rescue, rescue_child};
-pub(crate) use running::{running_generation, running_session};
-pub(crate) use signals::control_by_signals;
-pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap, freeze_unnoticed};
-pub(crate) use stacks::{
-    capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
+pub(crate) use life_cycle::registration::{
+    is_current_thread, is_other_thread_being_profiled, is_thread_being_profiled,
+    is_thread_registered, register_if_recorded, register_thread,
 };
-pub(crate) use start_stop::check_session;
-pub(crate) use start_stop::{stop, stop_generation};
-pub(crate) use status::{
+pub(crate) use life_cycle::signals::{control_by_signals, set_dumps};
+pub(crate) use life_cycle::start_stop::{check_session, stop, stop_generation};
+pub(crate) use life_cycle::status::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active,
-    is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,
-    is_thread_being_profiled, is_thread_registered, start_params,
+    is_active_and_unpaused, is_paused, is_sampling_paused, start_params,
 };
-pub(crate) use task::spawn_task;
 #[cfg(feature = "push")]
-pub(crate) use windows::{FrozenWindow, WindowCutter, WindowFormat, WrittenWindow, freeze_window};
-pub(crate) use write_options::{WriteOptions, default_options};
+pub(crate) use life_cycle::windows::{
+    FrozenWindow, WindowCutter, WindowFormat, WrittenWindow, freeze_window,
+};
+pub(crate) use running::{
+    add_state_change_callback, callback_after_sampling, pause, pause_sampling,
+    remove_state_change_callback, resume, resume_sampling, running_generation, running_session,
+};
+pub(crate) use saving::crash_file::open_crash_file;
+pub(crate) use saving::exit_profile::{
+    child_profile, keep_child_profile, max_exit_profile_bytes, received_exit_profile,
+};
+pub(crate) use saving::frozen_profile::LongInterval;
+pub(crate) use saving::read_profile::ReadProfile;
+#[cfg(any(test, fuzzing))]
+pub(crate) use saving::rescue::rescue_image;
+pub(crate) use saving::rescue::{rescue, rescue_child};
+pub(crate) use saving::save::{WriteOptions, default_options};
+pub(crate) use saving::snapshot::{FrozenProfile, freeze, freeze_for_heap, freeze_unnoticed};

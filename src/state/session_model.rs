@@ -7,9 +7,9 @@
 //! session, and the sampler's update of its threads run as they do outside the model.
 //!
 //! Three things are copied. The buffer is a list under loom's lock, because the real one has models
-//! of its own. The order of the steps of a start and a stop is that of `session/start_stop.rs`. The
-//! sampler's loop reduces a tick to one entry for each thread. There are no pauses, callbacks,
-//! forks or captures.
+//! of its own. The order of the steps of a start and a stop is that of
+//! `session/life_cycle/start_stop.rs`. The sampler's loop reduces a tick to one entry for each
+//! thread. There are no pauses, callbacks, forks or captures.
 //!
 //! Loom explores the `PsLock`, the profiling state of each thread, the count of changes, the
 //! request to stop and the model's buffer. It does not see accesses to other data: the registry's

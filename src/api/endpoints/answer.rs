@@ -1,7 +1,6 @@
 //! What a client gets.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use crate::types::StartError;
 

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::api::backend;
 use crate::api::endpoints::answer::{EndpointAnswer, EndpointError};
-use crate::api::endpoints::limits::Place;
-use crate::api::endpoints::question::{Endpoint, Question, index};
-use crate::api::snapshot::SnapshotOptions;
+use crate::api::endpoints::question::{Endpoint, Place, Question, index};
+use crate::api::profile::SnapshotOptions;
 use crate::types::{Features, ProfilerTime, SampleWeight, StartError, StartParams};
 
 /// Answers the target of an HTTP request, and blocks while it does so. The host puts this behind a
@@ -104,7 +103,7 @@ shorthands! {
 
 /// Returns the memory that is allocated now, by stack, in Google's pprof format, compressed. Needs
 /// the cargo feature `protobuf`, and what
-/// [`profiler_heap_snapshot`](crate::api::memory::profiler_heap_snapshot) needs.
+/// [`profiler_heap_snapshot`](crate::api::profile::profiler_heap_snapshot) needs.
 ///
 /// # Errors
 /// [`EndpointError`]
@@ -210,7 +209,9 @@ impl Question {
 }
 
 /// The right to write a profile, which one client has at a time.
-struct WriterTurn(Option<MutexGuard<'static, ()>>);
+struct WriterTurn {
+    _guard: Option<MutexGuard<'static, ()>>,
+}
 
 /// The process of the client that has the turn.
 static WRITING_PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -222,9 +223,10 @@ impl WriterTurn {
         static WRITER: Mutex<()> = Mutex::new(());
         const STEP: Duration = Duration::from_millis(10);
         let own = std::process::id();
-        let take = |turn| {
+        let take = |guard| {
             WRITING_PROCESS.store(own, Ordering::Relaxed);
-            Some(Self(Some(turn)))
+            let _guard = Some(guard);
+            Some(Self { _guard })
         };
         while !shared.state().has_left {
             match WRITER.try_lock() {
@@ -235,18 +237,12 @@ impl WriterTurn {
                 Err(std::sync::TryLockError::WouldBlock)
                     if WRITING_PROCESS.load(Ordering::Relaxed) != own =>
                 {
-                    return Some(Self(None));
+                    return Some(Self { _guard: None });
                 }
                 Err(std::sync::TryLockError::WouldBlock) => std::thread::sleep(STEP),
             }
         }
         None
-    }
-}
-
-impl Drop for WriterTurn {
-    fn drop(&mut self) {
-        self.0.take();
     }
 }
 

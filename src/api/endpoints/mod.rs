@@ -2,7 +2,6 @@
 
 mod answer;
 mod ask;
-mod limits;
 mod question;
 #[cfg(all(has_profiler, feature = "http"))]
 pub(super) mod server;
@@ -12,5 +11,4 @@ pub use ask::{
     AskFuture, answer, answer_async, flamegraph_svg, gecko, pprof_cpu, pprof_heap, pprof_wall,
     summary_text, threads_text,
 };
-pub use limits::{EndpointLimits, set_endpoint_limits};
-pub use question::{Endpoint, Question};
+pub use question::{Endpoint, EndpointLimits, Question, set_endpoint_limits};

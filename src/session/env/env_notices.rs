@@ -1,19 +1,19 @@
-//! Notices to the person who set the variables.
+//! Notices to the person who set the variables, and the look of a text on that person's terminal.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
+use crate::platform::{StandardStream, is_terminal, terminal_columns};
 use crate::session::env::environment::{
-    crash_file, hands_out_profiles, has_shutdown_variable, is_switched_on, shutdown_path,
+    crash_file, hands_out_profiles, has_shutdown_variable, is_switched_on, shutdown_path, variable,
     wants_report, wants_signals,
 };
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
-use crate::session::family_events::family;
-use crate::session::notices;
-use crate::session::save::missing_folder;
+use crate::session::env::notices;
+use crate::session::family::family;
 use crate::state::RacyFeatures;
-use crate::types::{Warning, unmatched_filters, unregistered_main_thread};
+use crate::types::{Look, Warning, unmatched_filters};
 use crate::util::is_any_lock_held_on_current_thread;
 
 /// Prints the problems, with the usage of the affected variables only: the usage of all variables
@@ -58,11 +58,6 @@ pub(crate) fn notify_if_unsaved() {
              it when the program ends, and {REPORT}=1 prints a report then"
         ));
     }
-}
-
-/// Warns that the variables have started the profiler, but the profile lacks the main thread.
-pub(crate) fn notify_unregistered_main_thread() {
-    notices::notify(&unregistered_main_thread().text);
 }
 
 /// Warns that the application has dropped the session that the variables started before `main`.
@@ -156,20 +151,6 @@ pub(crate) fn notify_out_of_memory(refused_chunks: u64) {
     ));
 }
 
-/// Warns that a profile can probably not be saved at shutdown, while there is time to create the
-/// folder.
-pub(crate) fn notify_if_not_savable(path: &Path) {
-    let problem = match (missing_folder(path), path.is_dir()) {
-        (Some(folder), _) => format!("the folder {} does not exist", folder.display()),
-        (None, true) => "it is a folder, expected the path of a file".to_owned(),
-        (None, false) => return,
-    };
-    notices::notify(&format!(
-        "the profile cannot be saved as {} unless that changes: {problem}",
-        path.display()
-    ));
-}
-
 /// Warns that no profile can be saved or reported at shutdown.
 pub(crate) fn notify_no_profile_at_shutdown(path: Option<&Path>, is_forked: bool) {
     let reason = match is_switched_on(STARTUP) {
@@ -187,4 +168,64 @@ pub(crate) fn notify_no_profile_at_shutdown(path: Option<&Path>, is_forked: bool
     notices::notify(&format!(
         "cannot {action}: the profiler is not running; {reason}"
     ));
+}
+
+/// Width of a terminal that does not say how wide it is.
+const USUAL_COLUMNS: usize = 80;
+
+/// Returns the look that fits the stream: colors and a width for a terminal, and a plain text for
+/// anything else.
+///
+/// `COLUMNS` overrides the width that the terminal reports. A terminal gets no colors if `NO_COLOR`
+/// is set to anything, or if `TERM` is `dumb` or not set.
+pub(crate) fn look_on(stream: StandardStream) -> Look {
+    if !is_terminal(stream) {
+        return Look::Plain;
+    }
+    let value_of = |name: &str| {
+        let value = variable(name).filter(|value| !value.is_empty());
+        value.map(|value| value.to_string_lossy().into_owned())
+    };
+    terminal_look(value_of, terminal_columns(stream))
+}
+
+fn terminal_look(value_of: impl Fn(&str) -> Option<String>, reported: Option<usize>) -> Look {
+    let chosen = value_of("COLUMNS").and_then(|columns| columns.trim().parse().ok());
+    let chosen = chosen.filter(|&columns| columns > 0);
+    Look::Terminal {
+        columns: chosen.or(reported).unwrap_or(USUAL_COLUMNS),
+        has_colors: value_of("NO_COLOR").is_none()
+            && value_of("TERM").is_some_and(|term| term != "dumb"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_choose_width_and_colors() {
+        let look = |variables: &[(&str, &str)], reported| {
+            let value_of = |name: &str| {
+                let mut known = variables.iter().filter(|(known, _)| *known == name);
+                known.next().map(|(_, value)| (*value).to_owned())
+            };
+            match terminal_look(value_of, reported) {
+                Look::Terminal {
+                    columns,
+                    has_colors,
+                } => (columns, has_colors),
+                Look::Plain => panic!("a terminal"),
+            }
+        };
+        let xterm = ("TERM", "xterm");
+        assert_eq!(look(&[xterm], Some(132)), (132, true));
+        assert_eq!(look(&[xterm], None), (80, true));
+        assert_eq!(look(&[xterm, ("COLUMNS", "60")], Some(132)), (60, true));
+        assert_eq!(look(&[xterm, ("COLUMNS", "0")], Some(132)), (132, true));
+        assert_eq!(look(&[xterm, ("COLUMNS", "wide")], None), (80, true));
+        assert_eq!(look(&[xterm, ("NO_COLOR", "0")], None), (80, false));
+        assert_eq!(look(&[("TERM", "dumb")], None), (80, false));
+        assert_eq!(look(&[], None), (80, false));
+    }
 }

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::{self, has_rights_of_another_user};
 use crate::session::env::environment_table::{
-    ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DUMP_SIGNAL, DURATION, ENTRIES, FEATURES,
-    FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, MAX_CPU, MAX_MARKERS,
-    NO_BASE, PUSH, PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN,
-    SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    CHILDREN, CRASH_FILE, DUMP_SIGNAL, FEATURES, GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, NO_BASE, PUSH,
+    PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN, RECORD_OVERHEADS, REPORT, Reading, SET_BY_PARENT,
+    SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text, is_on,
+    nearest_name, setting_values,
 };
-use crate::session::env::environment_values::{Reading, SettingValues, is_on, nearest_name};
-use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
-use crate::session::notices;
-use crate::state::{ACTIVE_PS, SessionSettings};
+use crate::session::env::notices;
+use crate::session::family::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
+use crate::session::running::running_session;
+use crate::state::SessionSettings;
 use crate::types::{CAPACITY_RANGE_BYTES, StartParams, signal_number};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
@@ -53,15 +53,15 @@ fn variable_names() -> Vec<OsString> {
     platform::variable_names()
 }
 
-pub(super) fn raw_value_of(name: &str) -> Option<String> {
+pub(crate) fn raw_value_of(name: &str) -> Option<String> {
     variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-pub(super) fn is_switched_on(name: &str) -> bool {
+pub(crate) fn is_switched_on(name: &str) -> bool {
     raw_value_of(name).is_some_and(|value| is_on(&value))
 }
 
-pub(super) fn path_in(name: &str) -> Option<PathBuf> {
+pub(crate) fn path_in(name: &str) -> Option<PathBuf> {
     variable(name)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
@@ -122,7 +122,7 @@ pub(crate) fn dump_signal() -> Option<Result<i32, String>> {
 
 /// Returns whether the variables make profiles available while the program runs: by a dump, over
 /// HTTP, or from a store.
-pub(super) fn hands_out_profiles() -> bool {
+pub(crate) fn hands_out_profiles() -> bool {
     dump_signal().is_some_and(|signal| signal.is_ok())
         || (cfg!(feature = "http") && http_variables().is_some())
         || (cfg!(feature = "push") && push_variables().is_some())
@@ -183,7 +183,7 @@ pub(crate) fn http_variables() -> Option<(String, Option<String>)> {
 
 /// Returns the address to push profiles to, and the interval, the secret and the folder, if the
 /// variables have them.
-pub(super) fn push_variables() -> Option<(String, [Option<String>; 2], Option<PathBuf>)> {
+pub(crate) fn push_variables() -> Option<(String, [Option<String>; 2], Option<PathBuf>)> {
     let address = raw_value_of(PUSH).filter(|address| !address.is_empty())?;
     let others = [PUSH_INTERVAL, PUSH_TOKEN].map(raw_value_of);
     Some((address, others, path_in(PUSH_QUEUE)))
@@ -308,13 +308,7 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
     if is_any_lock_held_on_current_thread() {
         return Vec::new();
     }
-    let settings = {
-        let lock = PsLock::acquire();
-        ACTIVE_PS
-            .get(&lock)
-            .as_ref()
-            .map(|active| active.session.settings.clone())
-    };
+    let settings = running_session().map(|(_, session)| session.settings.clone());
     let saves = has_shutdown_variable() || shutdown_path().is_some();
     let is_active = settings.is_some();
     let mut pairs = values_for_child(settings.as_ref(), saves, wants_report());
@@ -341,15 +335,11 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
 /// Returns the variables for the program that replaces this one by `exec`: those that start a
 /// session with the settings of the running one. The next image saves to the same file.
 pub(crate) fn env_vars_for_next_image() -> Vec<(String, String)> {
-    let settings = {
-        let lock = PsLock::acquire();
-        let active = ACTIVE_PS.get(&lock).as_ref();
-        active.map(|active| active.session.settings.clone())
-    };
-    let Some(settings) = settings else {
+    let Some((_, session)) = running_session() else {
         return Vec::new();
     };
-    let mut pairs = values_for_child(Some(&settings), false, false);
+    let settings = &session.settings;
+    let mut pairs = values_for_child(Some(settings), false, false);
     if settings.has_children {
         pairs.push((CHILDREN.to_owned(), "1".to_owned()));
     }
@@ -360,16 +350,6 @@ pub(crate) fn env_vars_for_next_image() -> Vec<(String, String)> {
     }
     pairs
 }
-
-/// The variables that a parent process sets in addition to [`STARTUP`].
-const SET_BY_PARENT: [&str; 6] = [
-    ENTRIES,
-    DURATION,
-    INTERVAL,
-    FEATURES_BITFIELD,
-    FILTERS,
-    ACTIVE_TAB_ID,
-];
 
 /// Returns whether a parent process set the variables: it sets more of them than a person does.
 /// Such a parent empties [`SHUTDOWN`] on purpose.
@@ -385,20 +365,8 @@ fn values_for_child(
     let Some(settings) = settings else {
         return vec![(STARTUP.to_owned(), String::new())];
     };
-    let values = SettingValues::new(settings);
-    let (max_cpu, max_markers) = (values.max_cpu, values.max_markers);
-    let values = [
-        values.entries,
-        values.duration,
-        values.interval,
-        values.features_bitfield,
-        values.filters,
-        values.active_tab_id,
-    ];
     let mut pairs = vec![(STARTUP, "1".to_owned())];
-    pairs.extend(SET_BY_PARENT.into_iter().zip(values));
-    pairs.extend(max_cpu.map(|percent| (MAX_CPU, percent)));
-    pairs.extend(max_markers.map(|limit| (MAX_MARKERS, limit)));
+    pairs.extend(setting_values(settings));
     // The child must not overwrite the parent's file, nor print a second report.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));
@@ -417,7 +385,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::session::env::environment_values::startup_features;
+    use crate::session::env::environment_table::{
+        ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES_BITFIELD, FILTERS, INTERVAL, MAX_CPU,
+        MAX_MARKERS, startup_features,
+    };
     use crate::types::Features;
 
     fn read(variables: &[(&str, &str)]) -> (StartUp, Vec<String>) {

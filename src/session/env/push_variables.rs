@@ -6,8 +6,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use crate::platform::read_exe_path;
-use crate::session::env::environment::path_in;
-use crate::session::env::environment::{push_variables, raw_value_of};
+use crate::session::env::environment::{path_in, push_variables, raw_value_of};
 use crate::session::env::environment_table::PUSH_INTERVAL;
 use crate::types::{PushError, PushSettings};
 

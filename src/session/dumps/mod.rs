@@ -1,0 +1,4 @@
+//! Dumps: the last seconds of a session, written when something went wrong.
+
+pub(crate) mod causes;
+pub(crate) mod dump;

@@ -1,33 +1,29 @@
 //! What the process does as a child: it joins its parent, and listens to it.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::buffer::{Update, UpdateReader};
-use crate::family::awaited_sampling::AwaitedSampling;
-use crate::family::executor::{Answer, Executor, GatherState, Task, gecko_options};
-use crate::family::folded_chunks::{ToTell, take_folded_chunks, want_folded_chunks};
-use crate::family::frames::FrameDecoder;
-use crate::family::hub::HubCommand;
-use crate::family::invitation::Invitation;
-use crate::family::link::{ChildControl, Link, PartWriter, SendJob, TextOf, run_sender};
-use crate::family::messages::VERSION;
+use crate::buffer::UpdateReader;
+use crate::family::executor::{Executor, GatherState, Task};
+use crate::family::ledger::{take_chunk_report, want_chunk_reports};
+use crate::family::link::{ChildControl, Link, PartWriter, SendJob, run_sender};
+use crate::family::messages::{FrameDecoder, Invitation, VERSION};
 use crate::family::orders::{NumberedOrder, Order, order_limits};
 use crate::family::parent::give_to_hub;
-use crate::family::reports::{ChunkReport, Hello, Report};
+use crate::family::reports::{Hello, LAST_PROFILE, Report, TextPart};
 use crate::platform::{
     Interest, Receiver, Sender, Socket, channel, current_process_id, spawn_profiler_thread,
     use_own_descriptors, wait_for_sockets, with_signals_blocked,
 };
-use crate::session::{FrozenProfile, watch_ends_for_parent};
-use crate::state::{CorePs, core_buffer};
-use crate::stream::StreamOptions;
-use crate::types::{
-    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, Format, NameOptions, ProcessId, Symbolicate,
+use crate::session::{
+    FrozenProfile, WriteOptions, default_options, running_session, watch_ends_for_parent,
 };
-use crate::util::{PsCell, PsLock, SharedProgress};
+use crate::state::{CorePs, Session, core_buffer};
+use crate::stream::StreamOptions;
+use crate::types::{ProcessId, Symbolicate};
+use crate::util::{ProgressLogger, PsCell, PsLock, SharedProgress};
 
 /// Maximum time that `profiler_init` waits until the process has connected. The new thread may wait
 /// for the loader, whose lock the calling thread may hold.
@@ -64,21 +60,21 @@ pub(super) fn join(invitation: Invitation) {
     let (jobs, receive_jobs) = channel();
     let jobs = Arc::new(jobs);
     let (tasks, receive_tasks) = channel();
-    let (answers, receive_answers) = channel();
     let (connected, is_connected) = channel();
     let executor = Executor::new(Arc::clone(&control), Arc::clone(&jobs));
     let of_executor = Arc::clone(&control);
     let execute = move || {
-        executor.run(&receive_tasks, &answers);
+        executor.run(&receive_tasks);
         forget(&of_executor);
     };
-    let of_reader = Arc::clone(&control);
+    let of_reader = (Arc::clone(&control), Arc::clone(&jobs));
     let read = move || {
         use_own_descriptors();
-        let link = connect(&invitation, of_reader, receive_jobs);
+        let (control, jobs) = of_reader;
+        let link = connect(&invitation, control, receive_jobs);
         connected.send(link.is_ok());
         if let Ok(link) = link {
-            Reader::new(link, tasks, receive_answers).run();
+            Reader::new(link, jobs, tasks).run();
         }
     };
     let membership = Membership {
@@ -122,7 +118,10 @@ fn connect(
     control: Arc<ChildControl>,
     jobs: Receiver<SendJob>,
 ) -> io::Result<Arc<Link>> {
-    let link = Arc::new(Link::new(Socket::connect(&invitation.socket)?, control));
+    let link = Arc::new(Link {
+        socket: Socket::connect(&invitation.socket)?,
+        control,
+    });
     let (_, name) = CorePs::process_type_and_name();
     let hello = Report::Hello(Hello {
         version: VERSION,
@@ -140,19 +139,19 @@ fn connect(
 /// The thread that reads the parent's orders.
 struct Reader {
     link: Arc<Link>,
+    jobs: Arc<Sender<SendJob>>,
     decoder: FrameDecoder,
     tasks: Sender<Task>,
-    answers: Receiver<Answer>,
-    /// Number of tasks that the executor has not answered.
-    unanswered: usize,
     is_welcome: bool,
     /// The order to tell of changed chunks that was not answered.
     awaits_chunks: Option<u64>,
     /// Time until the next look at the chunks.
     chunk_look: Duration,
-    awaited_samplings: Vec<AwaitedSampling>,
+    /// The orders to answer once the sampler of the session has run so many ticks.
+    awaited_samplings: Vec<(u64, Arc<Session>, u64)>,
     looked_at_chunks: Instant,
-    gathers: Vec<Arc<GatherState>>,
+    /// The profiles that are being written.
+    gathers: Vec<Weak<GatherState>>,
 }
 
 /// Shortest and longest time between two looks at the chunks.
@@ -161,18 +160,17 @@ const CHUNK_LOOKS: [Duration; 2] = [Duration::from_millis(25), Duration::from_mi
 /// Maximum number of orders to wait for the sampler that are not answered.
 const MAX_AWAITED_SAMPLINGS: usize = 64;
 
-/// Maximum number of orders that wait for the executor, which a callback of the application may
-/// hold up.
+/// Maximum number of orders that are not answered: a callback of the application may hold up the
+/// executor, and the parent may not read.
 const MAX_UNANSWERED: usize = 1000;
 
 impl Reader {
-    fn new(link: Arc<Link>, tasks: Sender<Task>, answers: Receiver<Answer>) -> Self {
+    fn new(link: Arc<Link>, jobs: Arc<Sender<SendJob>>, tasks: Sender<Task>) -> Self {
         Self {
             link,
+            jobs,
             decoder: FrameDecoder::new(order_limits),
             tasks,
-            answers,
-            unanswered: 0,
             is_welcome: false,
             awaits_chunks: None,
             chunk_look: CHUNK_LOOKS[0],
@@ -184,16 +182,14 @@ impl Reader {
 
     /// Runs until the connection has ended.
     fn run(mut self) {
-        // The executor has no descriptor to wake this thread by, so this thread looks for its
-        // answers.
+        // Neither the sampler nor the buffer wakes this thread, so it looks at them.
         const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
         let mut look = LOOKS[0];
         let mut buffer = vec![0; READ_BYTES];
         loop {
-            let answers = (self.unanswered > 0).then_some(look);
             let chunks = self.awaits_chunks.map(|_| self.chunk_look);
             let sampling = (!self.awaited_samplings.is_empty()).then_some(look);
-            let limit = answers.into_iter().chain(chunks).chain(sampling).min();
+            let limit = chunks.into_iter().chain(sampling).min();
             let interests = [Interest::Bytes(&self.link.socket)];
             let Ok(ready) = wait_for_sockets(&interests, limit) else {
                 break;
@@ -202,45 +198,44 @@ impl Reader {
                 [true] => LOOKS[0],
                 _ => (look * 2).min(LOOKS[1]),
             };
-            if self
-                .send_answers()
-                .and_then(|()| self.tell_samplings())
-                .and_then(|()| self.tell_chunks())
-                .is_err()
-            {
+            let told = self.tell_samplings().and_then(|()| self.tell_chunks());
+            if told.is_err() {
                 break;
             }
             if ready == [true] && self.read(&mut buffer).is_err() {
                 break;
             }
         }
-        want_folded_chunks(false);
-        for gather in &self.gathers {
+        want_chunk_reports(false);
+        for gather in self.gathers.iter().filter_map(Weak::upgrade) {
             gather.is_cancelled.store(true, Ordering::Release);
         }
         // The sender may wait for space.
         self.link.socket.shut_down();
     }
 
-    fn send_answers(&mut self) -> io::Result<()> {
-        while let Some(answer) = self.answers.receive_within(Duration::ZERO) {
-            self.unanswered = self.unanswered.saturating_sub(1);
-            for report in answer {
-                self.link.send(&report.encode())?;
+    /// Answers the orders to wait for the sampler.
+    fn tell_samplings(&mut self) -> io::Result<()> {
+        for (id, session, ticks) in std::mem::take(&mut self.awaited_samplings) {
+            match has_sampled(&session, ticks) {
+                None => self.awaited_samplings.push((id, session, ticks)),
+                Some(has_sampled) => self.tell_sampling(id, has_sampled)?,
             }
         }
         Ok(())
     }
 
-    /// Answers the orders to wait for the sampler.
-    fn tell_samplings(&mut self) -> io::Result<()> {
-        for awaited in std::mem::take(&mut self.awaited_samplings) {
-            match awaited.look() {
-                None => self.awaited_samplings.push(awaited),
-                Some(answer) => self.link.send(&answer.encode())?,
-            }
+    fn tell_sampling(&self, id: u64, has_sampled: bool) -> io::Result<()> {
+        let failure = (!has_sampled).then(|| "its sampler has not run".to_owned());
+        self.answer(&Report::Done { id, failure })
+    }
+
+    fn answer(&self, report: &Report<'_>) -> io::Result<()> {
+        self.link.control.unanswered.fetch_add(1, Ordering::AcqRel);
+        match self.jobs.send(SendJob::Answer(report.encode())) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
         }
-        Ok(())
     }
 
     /// Tells the parent of changed chunks, if it waits for that.
@@ -254,19 +249,14 @@ impl Reader {
         self.looked_at_chunks = Instant::now();
         // Read in any case, so that it does not grow.
         let (update, _) = core_buffer().read_update(UpdateReader::Parent);
-        let own = !matches!(update, Update::None | Update::Final);
-        let report = match take_folded_chunks() {
-            ToTell::Own => own.then(|| ChunkReport::of(update)),
-            ToTell::Folded(report) => report,
-        };
-        let Some(report) = report else {
+        let Some(report) = take_chunk_report(update) else {
             self.chunk_look = (self.chunk_look * 2).min(CHUNK_LOOKS[1]);
             return Ok(());
         };
         self.chunk_look = CHUNK_LOOKS[0];
         self.awaits_chunks = None;
         for chunks in report.split() {
-            self.link.send(&Report::Chunks { id, chunks }.encode())?;
+            self.answer(&Report::Chunks { id, chunks })?;
         }
         Ok(())
     }
@@ -282,7 +272,7 @@ impl Reader {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         loop {
             let order = match self.decoder.next_frame() {
-                Ok(Some(frame)) => NumberedOrder::decode(frame).map_err(|_| invalid())?,
+                Ok(Some(frame)) => NumberedOrder::decode(frame).ok_or_else(invalid)?,
                 Ok(None) => return Ok(()),
                 Err(_) => return Err(invalid()),
             };
@@ -292,11 +282,13 @@ impl Reader {
 
     fn handle(&mut self, order: NumberedOrder) -> io::Result<()> {
         let is_first = matches!(order.order, Order::Welcome);
-        if is_first == self.is_welcome || self.unanswered >= MAX_UNANSWERED {
+        let unanswered = &self.link.control.unanswered;
+        if is_first == self.is_welcome || unanswered.load(Ordering::Acquire) >= MAX_UNANSWERED {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let id = order.id;
-        let known = self.gathers.iter().find(|gather| gather.id == id);
+        let mut gathers = self.gathers.iter().filter_map(Weak::upgrade);
+        let known = gathers.find(|gather| gather.id == id);
         let gather = match &order.order {
             Order::Welcome => {
                 self.is_welcome = true;
@@ -304,32 +296,33 @@ impl Reader {
             }
             Order::AskProgress => {
                 return match known {
-                    Some(gather) => self.link.send(&gather.report().encode()),
+                    Some(gather) => self.answer(&gather.report()),
                     None => Ok(()),
                 };
             }
             Order::AwaitChunkUpdate => {
                 if self.awaits_chunks.replace(id).is_none() {
-                    want_folded_chunks(true);
+                    want_chunk_reports(true);
                 }
                 return Ok(());
             }
             Order::WaitForSampling => {
-                let awaited = match self.awaited_samplings.len() < MAX_AWAITED_SAMPLINGS {
-                    true => AwaitedSampling::new(id),
-                    false => None,
+                let has_space = self.awaited_samplings.len() < MAX_AWAITED_SAMPLINGS;
+                let Some((_, session)) = running_session().filter(|_| has_space) else {
+                    return self.tell_sampling(id, false);
                 };
-                return match awaited {
-                    Some(awaited) => {
-                        self.awaited_samplings.push(awaited);
-                        Ok(())
-                    }
-                    None => self.link.send(&AwaitedSampling::answer(id, false).encode()),
-                };
+                // The tick in progress may have begun before the order.
+                let ticks = session.counts.ticks.load(Ordering::Relaxed) + 2;
+                self.awaited_samplings.push((id, session, ticks));
+                return Ok(());
             }
             Order::DestroyChunks(until) => {
-                core_buffer().destroy_chunks_at_or_before(*until);
-                give_to_hub(HubCommand::DestroyChunks(*until), &PsLock::acquire());
+                let until = *until;
+                core_buffer().destroy_chunks_at_or_before(until);
+                give_to_hub(
+                    move |hub, states| hub.destroy_chunks(until, states),
+                    &PsLock::acquire(),
+                );
                 return Ok(());
             }
             Order::Cancel => {
@@ -339,21 +332,29 @@ impl Reader {
                 return Ok(());
             }
             Order::Gather(_) => {
-                let is_running =
-                    |gather: &Arc<GatherState>| !gather.is_done.load(Ordering::Acquire);
-                self.gathers.retain(is_running);
+                self.gathers.retain(|gather| gather.strong_count() > 0);
                 let gather = Arc::new(GatherState::new(id));
-                self.gathers.push(Arc::clone(&gather));
+                self.gathers.push(Arc::downgrade(&gather));
                 Some(gather)
             }
             _ => None,
         };
-        self.unanswered += 1;
+        unanswered.fetch_add(1, Ordering::AcqRel);
         match self.tasks.send(Task { order, gather }) {
             true => Ok(()),
             false => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
+}
+
+/// Returns whether the sampler of a session has run so many ticks; `None` if it may still do so.
+fn has_sampled(session: &Session, ticks: u64) -> Option<bool> {
+    if session.counts.ticks.load(Ordering::Relaxed) >= ticks {
+        return Some(true);
+    }
+    let is_running =
+        running_session().is_some_and(|(generation, _)| generation == session.generation);
+    (!is_running).then_some(false)
 }
 
 /// Tells the parent the new name of this process.
@@ -389,25 +390,10 @@ pub(super) fn hand_over(profile: FrozenProfile) -> bool {
     };
     control.is_exiting.store(true, Ordering::Release);
     let progress = SharedProgress::new();
-    let sent_bytes = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let (send, is_sent) = channel();
     let write = {
         let (progress, control) = (progress.clone(), Arc::clone(&control));
-        let sent_bytes = Arc::clone(&sent_bytes);
-        move || {
-            let gives_up = || control.gives_up.load(Ordering::Acquire);
-            let max_bytes = control.max_exit_bytes.load(Ordering::Acquire);
-            let out = || {
-                PartWriter::new(
-                    &jobs,
-                    TextOf::LastProfile,
-                    max_bytes,
-                    &sent_bytes,
-                    &gives_up,
-                )
-            };
-            send.send(write_last(profile, &progress, out).is_ok());
-        }
+        move || _ = send.send(write_last(profile, &progress, &jobs, &control).is_ok())
     };
     if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerLast", write)).is_err() {
         control.is_exiting.store(false, Ordering::Release);
@@ -415,7 +401,7 @@ pub(super) fn hand_over(profile: FrozenProfile) -> bool {
     }
     let begin = Instant::now();
     let look = || {
-        let sent = sent_bytes.load(Ordering::Relaxed);
+        let sent = control.sent_bytes.load(Ordering::Relaxed);
         (sent, progress.proportion(), progress.last_location())
     };
     let (mut seen, mut since) = (look(), begin);
@@ -437,38 +423,38 @@ pub(super) fn hand_over(profile: FrozenProfile) -> bool {
 
 /// Writes the last profile. If it is too long for the parent, leaves out the older half, again and
 /// again.
-fn write_last<'a>(
+fn write_last(
     mut profile: FrozenProfile,
     progress: &SharedProgress,
-    writer: impl Fn() -> PartWriter<'a>,
+    jobs: &Sender<SendJob>,
+    control: &ChildControl,
 ) -> io::Result<()> {
+    let gives_up = || control.gives_up.load(Ordering::Acquire);
+    let max_bytes = control.max_exit_bytes.load(Ordering::Acquire);
     loop {
-        let mut out = writer();
-        out.report(&Report::ExitBegins)?;
-        let names = NameOptions {
-            symbolicate: Symbolicate::Full,
-            max_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
-            max_threads: None,
-        };
-        let stream = StreamOptions::new(names, None, DEFAULT_MAX_ROWS, Some(progress))
-            .child_timeout(CHILD_TIMEOUT_AT_END)
+        let mut out = PartWriter::new(jobs, LAST_PROFILE, max_bytes, &gives_up);
+        out.send(TextPart::Begins)?;
+        let stream = StreamOptions {
+            child_timeout: CHILD_TIMEOUT_AT_END,
             // The parent may write any format from it.
-            .merges_alike(false);
-        let options = gecko_options(stream);
-        debug_assert_eq!(options.format, Format::Gecko);
-        match profile
-            .write(&options, &mut out)
-            .and_then(|()| out.finish())
-        {
-            Ok(()) => return out.report(&Report::ExitEnds),
+            merges_alike: false,
+            progress: ProgressLogger::for_job(Some(progress)),
+            ..StreamOptions::whole(Symbolicate::Full)
+        };
+        let options = WriteOptions {
+            stream,
+            ..default_options()
+        };
+        let written = profile.write(&options, &mut out);
+        match written.and_then(|()| out.finish()) {
             Err(error)
                 if error.kind() == io::ErrorKind::FileTooLarge
                     && profile.leave_out_older_half() => {}
             Err(error) => {
-                let reason = error.to_string();
-                let _ = out.report(&Report::ExitFailed { reason });
+                let _ = out.send(TextPart::Failed(error.to_string()));
                 return Err(error);
             }
+            Ok(()) => return Ok(()),
         }
     }
 }

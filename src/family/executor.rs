@@ -4,31 +4,26 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::family::link::{ChildControl, PartWriter, SendJob, TextOf};
+use crate::family::link::{ChildControl, PartWriter, SendJob};
 use crate::family::messages::WHOLE;
 use crate::family::orders::{ChildSession, GatherOrder, NumberedOrder, Order};
-use crate::family::reports::Report;
-use crate::platform::{
-    FileDescriptor, Receiver, Sender, spawn_profiler_thread, with_signals_blocked,
-};
+use crate::family::reports::{Report, TextPart};
+use crate::platform::{Receiver, Sender, spawn_profiler_thread, with_signals_blocked};
 use crate::session::{
-    FrozenProfile, WriteOptions, clear_all_pages, ensure_started_for_parent, environment,
-    freeze_unnoticed, open_crash_file, pause, pause_sampling, resume, resume_sampling,
+    FrozenProfile, WriteOptions, clear_all_pages, default_options, ensure_started_for_parent,
+    environment, freeze_unnoticed, open_crash_file, pause, pause_sampling, resume, resume_sampling,
     running_generation, start, stop, stop_generation,
 };
-use crate::stream::StreamOptions;
-use crate::types::{
-    DEFAULT_NAME_CACHE_BYTES, ExportOptions, Format, Generation, NameOptions, ProfilerTime,
-    StartError,
-};
-use crate::util::SharedProgress;
+use crate::stream::{GatherRequest, StreamOptions};
+use crate::types::{Generation, StartError, StartParams};
+use crate::util::{ProgressLogger, SharedProgress};
 
 /// Maximum number of snapshots that are held for the parent.
 const MAX_SNAPSHOTS: usize = 4;
 /// Maximum number of profiles that are written at the same time.
-const MAX_WRITERS: u32 = 4;
+const MAX_WRITERS: usize = 4;
 /// Shares of the parent's time-out for the children of this process, so that this process gives up
 /// one of them before its parent gives up this process.
 const TIMEOUT_SHARES: (u32, u32) = (3, 4);
@@ -39,8 +34,6 @@ pub(super) struct GatherState {
     pub(super) id: u64,
     pub(super) progress: SharedProgress,
     pub(super) is_cancelled: AtomicBool,
-    pub(super) is_done: AtomicBool,
-    sent_bytes: AtomicU64,
 }
 
 impl GatherState {
@@ -49,8 +42,6 @@ impl GatherState {
             id,
             progress: SharedProgress::new(),
             is_cancelled: AtomicBool::new(false),
-            is_done: AtomicBool::new(false),
-            sent_bytes: AtomicU64::new(0),
         }
     }
 
@@ -73,16 +64,15 @@ pub(super) struct Task {
     pub(super) gather: Option<Arc<GatherState>>,
 }
 
-/// The answer to one order. Other reports may precede it.
-pub(super) type Answer = Vec<Report<'static>>;
-
 /// The executor's state.
 pub(super) struct Executor {
     control: Arc<ChildControl>,
     jobs: Arc<Sender<SendJob>>,
     snapshots: VecDeque<(u64, FrozenProfile)>,
-    /// The file of a session that has just begun, which the parent does not know.
-    new_crash_file: Option<FileDescriptor>,
+    /// The session that the parent has started.
+    started: Option<Generation>,
+    /// Each thread that writes a profile has this, too.
+    writers: Arc<()>,
 }
 
 impl Executor {
@@ -91,13 +81,13 @@ impl Executor {
             control,
             jobs,
             snapshots: VecDeque::new(),
-            new_crash_file: None,
+            started: None,
+            writers: Arc::new(()),
         }
     }
 
-    /// Carries out orders until the connection has ended. Answers each of them, even if there is
-    /// nothing to report.
-    pub(super) fn run(mut self, tasks: &Receiver<Task>, answers: &Sender<Answer>) {
+    /// Carries out orders until the connection has ended.
+    pub(super) fn run(mut self, tasks: &Receiver<Task>) {
         while let Some(Task { order, gather }) = tasks.receive() {
             let id = order.id;
             let carried_out = catch_unwind(AssertUnwindSafe(|| self.carry_out(order, gather)));
@@ -105,9 +95,10 @@ impl Executor {
                 let failure = Some("the profiler panicked".to_owned());
                 Some(Report::Done { id, failure })
             });
-            // Before the answer: once the parent has that, it can rescue this process.
-            let crash_file = self.new_crash_file.take().map(Report::CrashFile);
-            answers.send(crash_file.into_iter().chain(answer).collect());
+            match answer {
+                Some(answer) => _ = self.jobs.send(SendJob::Answer(answer.encode())),
+                None => _ = self.control.unanswered.fetch_sub(1, Ordering::AcqRel),
+            }
         }
         self.end();
     }
@@ -115,10 +106,12 @@ impl Executor {
     /// Stops the session that the parent has started, because the parent is gone. Keeps the
     /// session if a variable asks for a profile at exit.
     fn end(&self) {
-        let started = self.control.started.load(Ordering::Acquire);
         let is_lost = !self.control.is_leaving.load(Ordering::Acquire);
-        if is_lost && started != 0 && !environment::uses_profile_at_shutdown() {
-            stop_generation(Generation::from_number(started));
+        if let Some(started) = self.started
+            && is_lost
+            && !environment::uses_profile_at_shutdown()
+        {
+            stop_generation(started);
         }
     }
 
@@ -127,41 +120,23 @@ impl Executor {
         NumberedOrder { id, order }: NumberedOrder,
         gather: Option<Arc<GatherState>>,
     ) -> Option<Report<'static>> {
-        let failure = match order {
-            Order::Start(session) => self.start(&session, start),
-            Order::EnsureStarted(session) => self.start(&session, ensure_started_for_parent),
-            Order::Stop => {
-                self.control.max_exit_bytes.store(0, Ordering::Release);
-                stop();
-                None
+        let mut failure = None;
+        match order {
+            Order::Start(session) => failure = self.start(&session, start),
+            Order::EnsureStarted(session) => {
+                failure = self.start(&session, ensure_started_for_parent);
             }
-            Order::StopInherited => {
+            Order::Stop | Order::StopInherited => {
                 self.control.max_exit_bytes.store(0, Ordering::Release);
-                if environment::is_configured_by_parent() {
+                if matches!(order, Order::Stop) || environment::is_configured_by_parent() {
                     stop();
                 }
-                None
             }
-            Order::Pause => {
-                pause();
-                None
-            }
-            Order::Resume => {
-                resume();
-                None
-            }
-            Order::PauseSampling => {
-                pause_sampling();
-                None
-            }
-            Order::ResumeSampling => {
-                resume_sampling();
-                None
-            }
-            Order::ClearPages => {
-                clear_all_pages();
-                None
-            }
+            Order::Pause => pause(),
+            Order::Resume => resume(),
+            Order::PauseSampling => _ = pause_sampling(),
+            Order::ResumeSampling => resume_sampling(),
+            Order::ClearPages => clear_all_pages(),
             Order::Freeze => return Some(self.freeze(id)),
             Order::Gather(order) => return self.gather(id, order, gather?),
             Order::Release => {
@@ -175,27 +150,28 @@ impl Executor {
             | Order::WaitForSampling
             | Order::AwaitChunkUpdate
             | Order::DestroyChunks(_) => return None,
-        };
+        }
         Some(Report::Done { id, failure })
     }
 
     fn start(
         &mut self,
         session: &ChildSession,
-        start: fn(&crate::types::StartParams) -> Result<Generation, StartError>,
+        start: fn(&StartParams) -> Result<Generation, StartError>,
     ) -> Option<String> {
         let before = running_generation();
         match start(&session.params) {
             Ok(generation) => {
-                let max_bytes = session.max_exit_bytes;
-                self.control
-                    .max_exit_bytes
-                    .store(max_bytes, Ordering::Release);
-                self.new_crash_file = open_crash_file();
+                let max_exit_bytes = &self.control.max_exit_bytes;
+                max_exit_bytes.store(session.max_exit_bytes, Ordering::Release);
+                // Before the answer: once the parent has that, it can rescue this process.
+                if let Some(file) = open_crash_file() {
+                    let report = Report::CrashFile(file).encode();
+                    self.jobs.send(SendJob::Message(report));
+                }
                 // The process's own session stays its own.
                 if before != Some(generation) || environment::is_configured_by_parent() {
-                    let number = generation.to_number();
-                    self.control.started.store(number, Ordering::Release);
+                    self.started = Some(generation);
                 }
                 None
             }
@@ -228,8 +204,8 @@ impl Executor {
         state: Arc<GatherState>,
     ) -> Option<Report<'static>> {
         let failed = |reason: &str| {
-            let reason = reason.to_owned();
-            Some(Report::ProfileFailed { id, reason })
+            let part = TextPart::Failed(reason.to_owned());
+            Some(Report::Text { id, part })
         };
         let known = self
             .snapshots
@@ -238,31 +214,26 @@ impl Executor {
         let Some((_, profile)) = known else {
             return failed("it has dropped the snapshot for newer ones");
         };
-        if self.control.writers.load(Ordering::Acquire) >= MAX_WRITERS {
+        if Arc::strong_count(&self.writers) > MAX_WRITERS {
             return failed("it is writing too many profiles");
         }
-        let profile = profile.clone().on_clock_of(order.clock);
+        let profile = profile.clone().on_clock_of(order.request.clock);
         let (jobs, control) = (Arc::clone(&self.jobs), Arc::clone(&self.control));
-        control.writers.fetch_add(1, Ordering::AcqRel);
+        let writer = Arc::clone(&self.writers);
         let write = move || {
-            write_for_parent(profile, &order, &state, &jobs, &control);
-            state.is_done.store(true, Ordering::Release);
-            control.writers.fetch_sub(1, Ordering::AcqRel);
+            write_for_parent(profile, &order.request, &state, &jobs, &control);
+            drop(writer);
         };
-        let spawned = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerGather", write));
-        match spawned {
+        match with_signals_blocked(|| spawn_profiler_thread(c"ProfilerGather", write)) {
             Ok(_) => None,
-            Err(_) => {
-                self.control.writers.fetch_sub(1, Ordering::AcqRel);
-                failed("the system refused a thread")
-            }
+            Err(_) => failed("the system refused a thread"),
         }
     }
 }
 
 fn write_for_parent(
     profile: FrozenProfile,
-    order: &GatherOrder,
+    request: &GatherRequest,
     state: &GatherState,
     jobs: &Sender<SendJob>,
     control: &ChildControl,
@@ -270,50 +241,31 @@ fn write_for_parent(
     let id = state.id;
     let is_exiting = || control.is_exiting.load(Ordering::Acquire);
     let gives_up = || is_exiting() || state.is_cancelled.load(Ordering::Acquire);
-    let names = NameOptions {
-        symbolicate: order.symbolicate,
-        max_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
-        max_threads: None,
-    };
-    let since = order
-        .since
-        .map(|since| ProfilerTime::from_monotonic_ns(since.0));
     let (share, of) = TIMEOUT_SHARES;
-    let stream = StreamOptions::new(names, since, order.max_rows, Some(&state.progress))
-        .child_timeout(order.child_timeout * share / of)
-        .merges_alike(order.merges_alike);
-    let options = gecko_options(stream);
-    let mut out = PartWriter::new(
-        jobs,
-        TextOf::Profile(id),
-        u64::MAX,
-        &state.sent_bytes,
-        &gives_up,
-    );
-    let begun = out.report(&Report::ProfileBegins { id });
+    let stream = StreamOptions {
+        since: request.since,
+        max_rows: request.max_rows,
+        child_timeout: request.child_timeout * share / of,
+        merges_alike: request.merges_alike,
+        progress: ProgressLogger::for_job(Some(&state.progress)),
+        ..StreamOptions::whole(request.symbolicate)
+    };
+    let options = WriteOptions {
+        stream,
+        ..default_options()
+    };
+    let mut out = PartWriter::new(jobs, id, u64::MAX, &gives_up);
+    let begun = out.send(TextPart::Begins);
     let written = begun.and_then(|()| {
         let written = catch_unwind(AssertUnwindSafe(|| profile.write_once(&options, &mut out)));
         written.unwrap_or_else(|_| Err(io::Error::other("the profiler panicked")))
     });
-    let ended = written.and_then(|()| {
-        out.finish()?;
-        out.report(&Report::ProfileEnds { id })
-    });
     // Its last profile takes the place of this one.
-    if let Err(error) = ended
+    if let Err(error) = written.and_then(|()| out.finish())
         && !is_exiting()
     {
         let reason = format!("it cannot write its profile: {error}");
-        let last = PartWriter::new(jobs, TextOf::Profile(id), 0, &state.sent_bytes, &is_exiting);
-        let _ = last.report(&Report::ProfileFailed { id, reason });
-    }
-}
-
-/// Returns options for a profile in Gecko's format.
-pub(super) fn gecko_options(stream: StreamOptions) -> WriteOptions {
-    WriteOptions {
-        format: Format::Gecko,
-        stream,
-        export: ExportOptions::default(),
+        let last = PartWriter::new(jobs, id, 0, &is_exiting);
+        let _ = last.send(TextPart::Failed(reason));
     }
 }

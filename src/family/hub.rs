@@ -4,47 +4,17 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::family::event_log::log_event;
-use crate::family::hub_state::HubState;
-use crate::family::jobs::GatherEvent;
-use crate::family::member::{CLOSED, Ending, Member, Stage};
-use crate::family::orders::GatherOrder;
+use crate::family::arrivals::{NOT_SENT, SENT};
+use crate::family::hub_state::{HubState, States};
+use crate::family::member::{CLOSED, Ending, Member, Stage, log_event};
 use crate::family::reports::Report;
-use crate::family::rescues::SENT;
-use crate::family::sampling_waits::SamplingWait;
-use crate::platform::{Interest, ListeningSocket, Mailbox, Sender, wait_for_sockets};
-use crate::session::SessionEvent;
-use crate::types::TimeStamp;
+use crate::platform::{Interest, ListeningSocket, Mailbox, wait_for_sockets};
 
-/// What the process asks of the hub.
-#[derive(Debug)]
-pub(super) enum HubCommand {
-    Event(SessionEvent),
-    /// Asks each child for a snapshot, under this number. The parent took its own just before `at`.
-    Freeze {
-        id: u64,
-        at: TimeStamp,
-    },
-    /// Gathers the profiles of the snapshots.
-    Gather {
-        order: GatherOrder,
-        events: Sender<GatherEvent>,
-        proportion: Arc<AtomicU32>,
-    },
-    /// Drops the snapshots with this number.
-    Release {
-        id: u64,
-    },
-    /// Asks each child to answer once its sampler has run.
-    AwaitSampling(Arc<SamplingWait>),
-    /// Destroys the chunks of the children that were complete at this time.
-    DestroyChunks(TimeStamp),
-    /// Closes all connections, and ends the thread.
-    End,
-}
+/// What the process asks of the hub: a call on the hub's thread.
+pub(super) type HubCommand = Box<dyn FnOnce(&mut HubState, States<'_, '_>) + Send>;
 
 /// What threads of the application read of the hub.
 #[derive(Debug, Default)]
@@ -76,27 +46,15 @@ impl HubCounts {
         self.handled.store(handled, Ordering::Release);
     }
 
-    /// Returns how many children run, if the hub has handled so many commands, and every child has
-    /// answered the newest start.
-    ///
-    /// # Errors
-    /// [`Pending`] otherwise.
-    pub(super) fn running_after(&self, commands: u64) -> Result<u32, Pending> {
+    /// Returns how many children run, and whether that is all: the hub has handled so many commands,
+    /// and every child has answered the newest start.
+    pub(super) fn running_after(&self, commands: u64) -> (u32, bool) {
         // Read first, so that the numbers of children are at least as new.
         let handled = self.handled.load(Ordering::Acquire);
         let children = self.children.load(Ordering::Relaxed);
         let (starting, running) = (children >> 32, children as u32);
-        match handled < commands || starting > 0 {
-            true => Err(Pending { running }),
-            false => Ok(running),
-        }
+        (running, handled >= commands && starting == 0)
     }
-}
-
-/// Some children may not have answered yet.
-pub(super) struct Pending {
-    /// Number of the children that run so far.
-    pub(super) running: u32,
 }
 
 /// Maximum number of connections. Further ones are closed at once.
@@ -142,7 +100,7 @@ impl Hub {
         }
     }
 
-    /// Runs until a command ends it, or until the application has closed its descriptors.
+    /// Runs until no thread can give it a command, or until the application has closed its descriptors.
     pub(super) fn run(mut self) {
         self.serve();
         // `wait_for_children` does not wait for a hub that has ended.
@@ -194,10 +152,10 @@ impl Hub {
             // Nothing to learn from it now.
             Some(_) => Interest::Bytes(self.mailbox.socket()),
         });
-        for Member { connection, state } in &self.members {
+        for Member { socket, state, .. } in &self.members {
             interests.push(match state.outbox.waiting_bytes() {
-                0 => Interest::Bytes(&connection.socket),
-                _ => Interest::BytesAndSpace(&connection.socket),
+                0 => Interest::Bytes(socket),
+                _ => Interest::BytesAndSpace(socket),
             });
         }
         let mut ready = wait_for_sockets(&interests, limit)?;
@@ -253,26 +211,12 @@ impl Hub {
     /// Returns false if the hub is to end.
     fn handle_mail(&mut self) -> bool {
         let Some(commands) = self.mailbox.take() else {
+            self.members.iter_mut().for_each(Member::send);
             return false;
         };
         for command in commands {
             let states = &mut self.members.iter_mut().map(|member| &mut member.state);
-            match command {
-                HubCommand::Event(event) => self.shared.follow(event, states),
-                HubCommand::Freeze { id, at } => self.shared.freeze(id, at, states),
-                HubCommand::Gather {
-                    order,
-                    events,
-                    proportion,
-                } => self.shared.gather(order, events, proportion, states),
-                HubCommand::Release { id } => self.shared.release(id, states),
-                HubCommand::AwaitSampling(wait) => self.shared.await_sampling(&wait, states),
-                HubCommand::DestroyChunks(until) => self.shared.destroy_chunks(until, states),
-                HubCommand::End => {
-                    self.members.iter_mut().for_each(Member::send);
-                    return false;
-                }
-            }
+            command(&mut self.shared, states);
             self.handled += 1;
         }
         true
@@ -299,24 +243,18 @@ impl Hub {
         let is_broken = |member: &mut Member| member.state.broken.is_some();
         let removed: Vec<Member> = self.members.extract_if(.., is_broken).collect();
         for Member { state, .. } in removed {
-            if let Some(ending) = state.broken {
-                let is_expected = ending == CLOSED;
-                let is_read = is_expected && state.reading.is_pending();
-                let is_rescued = is_expected && state.takes_part() && state.last_profile.is_none();
-                if is_read || is_rescued && state.crash_file.is_some() {
-                    self.shared.begin_departure(state);
-                    continue;
-                }
-                match state.is_child() {
-                    true if is_expected && state.last_profile.is_some() => {
-                        state.log(SENT);
-                    }
-                    true if is_expected && state.takes_part() => {
-                        state.log("a child process has ended without sending its profile");
-                    }
-                    _ => state.log(ending),
-                }
+            let is_expected = state.broken == Some(CLOSED);
+            let is_read = is_expected && state.reading.is_pending();
+            let is_rescued = is_expected && state.takes_part() && state.last_profile.is_none();
+            if is_read || is_rescued && state.crash_file.is_some() {
+                self.shared.begin_departure(state);
+                continue;
             }
+            state.log(match state.is_child() && is_expected {
+                true if state.last_profile.is_some() => SENT,
+                true if state.takes_part() => NOT_SENT,
+                _ => state.broken.unwrap_or(CLOSED),
+            });
             self.shared.remember(&state);
             self.shared.forget(state.id);
         }
@@ -331,12 +269,12 @@ impl Hub {
 /// Handles the messages that have arrived whole.
 fn handle_reports(member: &mut Member, shared: &mut HubState) -> Result<(), Ending> {
     const MALFORMED: Ending = "a connection has ended: it sent a malformed message";
-    let Member { connection, state } = member;
+    let Member { decoder, state, .. } = member;
     loop {
-        let Some(frame) = connection.decoder.next_frame().map_err(|_| MALFORMED)? else {
+        let Some(frame) = decoder.next_frame().map_err(|_| MALFORMED)? else {
             return Ok(());
         };
-        let report = Report::decode(frame).map_err(|_| MALFORMED)?;
+        let report = Report::decode(frame).ok_or(MALFORMED)?;
         shared.handle(state, report)?;
     }
 }

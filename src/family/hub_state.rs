@@ -1,57 +1,80 @@
-//! What the parent's thread knows of the session and of its children, and what it answers them.
+//! What the parent's thread knows of the session and of its children, how the children follow the
+//! session, and what the parent answers them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::family::followed_session::FollowedSession;
 use crate::family::jobs::{ChildSnapshot, Freeze, FrozenChild, GatherEvent, Job, Tick};
-use crate::family::ledger::MemoryLedger;
-use crate::family::member::{ChildStart, Ended, Ending, MemberState, Rescue, Stage, next_id};
-use crate::family::orders::{GatherOrder, Order};
-use crate::family::readers::Readers;
-use crate::family::reports::Report;
-use crate::family::sampling_waits::{SamplingWait, SamplingWaits};
+use crate::family::ledger::FamilyMemory;
+use crate::family::member::{
+    Arriving, ChildStart, Departed, Ending, MemberState, Readers, Stage, next_id,
+};
+use crate::family::messages::{VERSION, is_same_token};
+use crate::family::orders::{ChildSession, GatherOrder, Order};
+use crate::family::reports::{Hello, Report};
 use crate::platform::Sender;
-use crate::session::max_exit_profile_bytes;
-use crate::types::TimeStamp;
+use crate::session::{SessionEvent, max_exit_profile_bytes, running_session};
+use crate::state::{PauseKind, SessionSettings};
+use crate::types::{ProcessId, ThreadFilter, TimeStamp};
 
 /// Maximum number of profiles of this process whose children's snapshots are known at the same
 /// time.
 const MAX_FREEZES: usize = 64;
 
-/// Time between two looks at the profiles that are being read.
-const READING_LOOK: Duration = Duration::from_millis(20);
+/// Time between two looks at the profiles that are being read or rescued.
+pub(super) const READING_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
 
 /// The children's states, one after the other.
 pub(super) type States<'a, 'b> = &'a mut dyn Iterator<Item = &'b mut MemberState>;
 
+/// The session as the children are to follow it.
+struct FollowedSession {
+    settings: SessionSettings,
+    is_paused: bool,
+    is_sampling_paused: bool,
+}
+
+impl FollowedSession {
+    /// Returns whether a child process takes part.
+    fn selects(&self, process: i32) -> bool {
+        let filter = ThreadFilter::new(&self.settings.filters);
+        let process = ProcessId::from_number(process);
+        self.settings.has_children && !filter.excludes_process(process)
+    }
+
+    fn of_child(&self) -> ChildSession {
+        ChildSession::of_parent(&self.settings, max_exit_profile_bytes().unwrap_or(0))
+    }
+}
+
+/// A child that has ended after it sent its profile.
+struct Ended {
+    kept_at: TimeStamp,
+    /// Size of the profile, in bytes.
+    bytes: u64,
+    child: FrozenChild,
+}
+
 /// The hub without its sockets.
-#[derive(Debug)]
 pub(super) struct HubState {
-    pub(super) token: String,
-    pub(super) session: Option<FollowedSession>,
-    pub(super) freezes: Vec<Freeze>,
+    token: String,
+    session: Option<FollowedSession>,
+    freezes: Vec<Freeze>,
     pub(super) jobs: Vec<Job>,
-    pub(super) ledger: MemoryLedger,
-    /// When to compare the memory of all processes with the limit, if a child runs.
-    pub(super) balances_at: Option<Instant>,
-    /// Whether the ledger has changed since the last comparison.
-    pub(super) has_changed_chunks: bool,
-    /// Whether this process reports the chunks of its children to its own parent.
-    pub(super) folds_chunks: bool,
+    pub(super) memory: FamilyMemory,
     pub(super) readers: Readers,
-    pub(super) sampling_waits: SamplingWaits,
+    pub(super) rescuers: Readers,
     /// Children that have ended, whose last profiles are being read or rescued, and when to look at
     /// them.
-    pub(super) rescues: Vec<Rescue>,
+    pub(super) departed: Vec<Departed>,
     /// Children that have ended, the newest first. A profile that was taken before may want their
     /// last ones.
-    pub(super) ended: VecDeque<Ended>,
-    pub(super) rescues_at: Option<Instant>,
+    ended: VecDeque<Ended>,
+    pub(super) readings_at: Option<Instant>,
 }
 
 impl HubState {
@@ -61,16 +84,109 @@ impl HubState {
             session: None,
             freezes: Vec::new(),
             jobs: Vec::new(),
-            ledger: MemoryLedger::default(),
-            balances_at: None,
-            has_changed_chunks: false,
-            folds_chunks: false,
-            readers: Readers::default(),
-            sampling_waits: SamplingWaits::default(),
-            rescues: Vec::new(),
+            memory: FamilyMemory::default(),
+            readers: Readers::new(c"ProfilerReader"),
+            rescuers: Readers::new(c"ProfilerRescue"),
+            departed: Vec::new(),
             ended: VecDeque::new(),
-            rescues_at: None,
+            readings_at: None,
         }
+    }
+
+    /// Lets the children follow a change of the session.
+    pub(super) fn follow(&mut self, event: SessionEvent, states: States<'_, '_>) {
+        match event {
+            SessionEvent::Started(settings) => {
+                let session = FollowedSession {
+                    settings,
+                    is_paused: false,
+                    is_sampling_paused: false,
+                };
+                for state in states {
+                    if let Stage::Child { process, .. } = state.stage {
+                        // A child that has just joined keeps its recording.
+                        let is_new = std::mem::take(&mut state.waits_for_session);
+                        if session.selects(process) {
+                            let of_child = session.of_child();
+                            if !is_new {
+                                state.crash_file = None;
+                            }
+                            state.start = ChildStart::Asked(state.order(match is_new {
+                                true => Order::EnsureStarted(of_child),
+                                false => Order::Start(of_child),
+                            }));
+                        } else {
+                            state.end_session();
+                        }
+                    }
+                }
+                self.ended.clear();
+                self.session = Some(session);
+                self.memory.reset();
+                self.departed.clear();
+            }
+            SessionEvent::Stopped => {
+                self.session = None;
+                self.memory.reset();
+                for state in states {
+                    let is_new = std::mem::take(&mut state.waits_for_session);
+                    if state.takes_part() || is_new {
+                        state.end_session();
+                    }
+                }
+            }
+            SessionEvent::Paused(kind, pauses) => {
+                if let Some(session) = &mut self.session {
+                    match kind {
+                        PauseKind::All => session.is_paused = pauses,
+                        PauseKind::Sampling => session.is_sampling_paused = pauses,
+                    }
+                }
+                order_all(
+                    states,
+                    &match (kind, pauses) {
+                        (PauseKind::All, true) => Order::Pause,
+                        (PauseKind::All, false) => Order::Resume,
+                        (PauseKind::Sampling, true) => Order::PauseSampling,
+                        (PauseKind::Sampling, false) => Order::ResumeSampling,
+                    },
+                );
+            }
+            SessionEvent::PagesCleared => order_all(states, &Order::ClearPages),
+        }
+    }
+
+    /// Accepts a child, and lets it follow the session.
+    pub(super) fn welcome(&mut self, state: &mut MemberState, hello: Hello) -> Result<(), Ending> {
+        if !is_same_token(&hello.token, &self.token) {
+            return Err("a connection was refused: the process does not know the family's token");
+        }
+        if hello.version != VERSION {
+            return Err("a connection was refused: the process has another version of gekkota");
+        }
+        let process = hello.process;
+        state.stage = Stage::Child {
+            process,
+            name: hello.name,
+        };
+        state.order(Order::Welcome);
+        // Whether it takes part may be decided by an event that the hub has not handled yet.
+        state.log("a child process has joined");
+        match &self.session {
+            Some(session) if session.selects(process) => {
+                let order = Order::EnsureStarted(session.of_child());
+                state.start = ChildStart::Asked(state.order(order));
+                if session.is_paused {
+                    state.order(Order::Pause);
+                }
+                if session.is_sampling_paused {
+                    state.order(Order::PauseSampling);
+                }
+            }
+            None if is_session_about_to_be_known() => state.waits_for_session = true,
+            _ => state.end_session(),
+        }
+        Ok(())
     }
 
     /// Asks each child that takes part for a snapshot. The parent took its own at `at`, with the
@@ -78,43 +194,23 @@ impl HubState {
     pub(super) fn freeze(&mut self, id: u64, at: TimeStamp, states: States<'_, '_>) {
         let mut children = Vec::new();
         for state in states.filter(|state| state.takes_part()) {
-            let Stage::Child { process, name } = &state.stage else {
-                continue;
-            };
             let snapshot = match &state.last_profile {
                 Some((kept_at, _)) if *kept_at <= at => continue,
                 Some((_, profile)) => ChildSnapshot::Exited(profile.clone()),
                 None => ChildSnapshot::Asked,
             };
-            children.push(FrozenChild {
-                member: state.id,
-                process: *process,
-                name: name.clone(),
-                snapshot,
-            });
+            children.extend(FrozenChild::of(state, snapshot));
             state.order_with(id, Order::Freeze);
         }
         let later = self.ended.iter().filter(|ended| ended.kept_at > at);
-        children.extend(later.map(|ended| FrozenChild {
-            member: ended.id,
-            process: ended.process,
-            name: ended.name.clone(),
-            snapshot: ChildSnapshot::Exited(ended.profile.clone()),
-        }));
-        children.extend(self.rescues.iter().filter_map(|rescue| {
-            let Stage::Child { process, name } = &rescue.state.stage else {
-                return None;
-            };
-            Some(FrozenChild {
-                member: rescue.state.id,
-                process: *process,
-                name: name.clone(),
-                snapshot: ChildSnapshot::Taken {
-                    started_at: at,
-                    taken_at: at,
-                },
-            })
-        }));
+        children.extend(later.map(|ended| ended.child.clone()));
+        let snapshot = ChildSnapshot::Taken {
+            started_at: at,
+            taken_at: at,
+        };
+        let departed = self.departed.iter();
+        let departed = departed.filter_map(|one| FrozenChild::of(&one.state, snapshot.clone()));
+        children.extend(departed);
         if self.freezes.len() >= MAX_FREEZES {
             self.freezes.remove(0);
         }
@@ -125,26 +221,25 @@ impl HubState {
     pub(super) fn remember(&mut self, state: &MemberState) {
         /// Maximum number of children that are remembered: those that end while a profile is taken.
         const MAX_ENDED: usize = 64;
-        let Stage::Child { process, name } = &state.stage else {
+        let Some((kept_at, profile)) = &state.last_profile else {
             return;
         };
-        if let Some((kept_at, profile)) = &state.last_profile {
-            self.ended.truncate(MAX_ENDED - 1);
-            // Their files are in addition to what the session keeps.
-            let max_bytes = max_exit_profile_bytes().unwrap_or(0);
-            let bytes = |ended: &VecDeque<Ended>| {
-                let sizes = ended.iter().map(|ended| ended.profile.bytes());
-                sizes.fold(profile.bytes(), u64::saturating_add)
-            };
-            while bytes(&self.ended) > max_bytes && self.ended.pop_back().is_some() {}
-            self.ended.push_front(Ended {
-                process: *process,
-                name: name.clone(),
-                id: state.id,
-                kept_at: *kept_at,
-                profile: profile.clone(),
-            });
-        }
+        let Some(child) = FrozenChild::of(state, ChildSnapshot::Exited(profile.clone())) else {
+            return;
+        };
+        self.ended.truncate(MAX_ENDED - 1);
+        // Their files are in addition to what the session keeps.
+        let max_bytes = max_exit_profile_bytes().unwrap_or(0);
+        let bytes = |ended: &VecDeque<Ended>| {
+            let sizes = ended.iter().map(|ended| ended.bytes);
+            sizes.fold(profile.bytes(), u64::saturating_add)
+        };
+        while bytes(&self.ended) > max_bytes && self.ended.pop_back().is_some() {}
+        self.ended.push_front(Ended {
+            kept_at: *kept_at,
+            bytes: profile.bytes(),
+            child,
+        });
     }
 
     /// Begins to gather the profiles of the snapshots.
@@ -162,7 +257,7 @@ impl HubState {
         let pending = job.pending();
         for state in states.filter(|state| pending.contains(&state.id)) {
             state.order_with(id, Order::Gather(order));
-            state.unanswered_jobs.push(id);
+            state.texts.push((id, Arriving::None));
         }
         if !job.is_over() {
             self.jobs.push(job);
@@ -196,17 +291,32 @@ impl HubState {
         for job in &mut self.jobs {
             job.leave_out(member, ENDED);
         }
-        self.ledger.remove(member);
-        self.has_changed_chunks = true;
-        self.sampling_waits.forget(member);
+        self.memory.remove(member);
         self.remove_finished_jobs();
     }
 
-    /// Asks each child that records the session to answer once its sampler has run.
-    pub(super) fn await_sampling(&mut self, wait: &Arc<SamplingWait>, states: States<'_, '_>) {
-        let running = states.filter(|state| state.start == ChildStart::Running);
-        let orders = running.map(|state| (state.id, state.order(Order::WaitForSampling)));
-        self.sampling_waits.begin(wait, orders.collect());
+    /// Asks each child that records the session to answer once its sampler has run. Counts those that
+    /// have.
+    pub(super) fn await_sampling(&mut self, sampled: Arc<AtomicUsize>, states: States<'_, '_>) {
+        for state in states.filter(|state| state.start == ChildStart::Running) {
+            let order = state.order(Order::WaitForSampling);
+            state.awaited_samplings.push((order, Arc::clone(&sampled)));
+        }
+    }
+
+    /// Destroys the chunks of all children that were complete at this time: the parent of this
+    /// process needs the memory.
+    pub(super) fn destroy_chunks(&mut self, until: TimeStamp, states: States<'_, '_>) {
+        self.memory.destroy(until);
+        for state in states.filter(|state| state.takes_part()) {
+            state.order(Order::DestroyChunks(until));
+        }
+    }
+
+    /// Returns the capacity of the session for all processes, in bytes.
+    fn capacity_bytes(&self) -> Option<u64> {
+        let session = self.session.as_ref();
+        session.map(|session| session.settings.capacity_bytes)
     }
 
     pub(super) fn remove_finished_jobs(&mut self) {
@@ -216,13 +326,18 @@ impl HubState {
     /// Returns when [`Self::tick`] has work to do.
     pub(super) fn next_tick(&self) -> Option<Instant> {
         let jobs = self.jobs.iter().filter_map(Job::next_tick);
-        jobs.chain(self.balances_at).chain(self.rescues_at).min()
+        jobs.chain(self.memory.balances_at)
+            .chain(self.readings_at)
+            .min()
     }
 
     /// Asks for progress, gives up children that make none, and limits the memory of all processes.
     pub(super) fn tick(&mut self, now: Instant, states: States<'_, '_>) {
-        self.look_at_rescues(now);
-        let mut orders = self.balance(now);
+        self.look_at_departed(now);
+        let max_bytes = self.capacity_bytes();
+        let excess = max_bytes.map_or_else(Vec::new, |bytes| self.memory.balance(bytes, now));
+        let destroys = |(member, until)| (member, next_id(), Order::DestroyChunks(until));
+        let mut orders: Vec<_> = excess.into_iter().map(destroys).collect();
         for job in &mut self.jobs {
             orders.extend(job.tick(now).into_iter().map(|tick| match tick {
                 Tick::Ask(member) => (member, job.id, Order::AskProgress),
@@ -232,21 +347,15 @@ impl HubState {
         let mut has_running = false;
         for state in states {
             has_running |= state.start == ChildStart::Running;
-            if self.look_at_reading(state) {
-                self.rescues_at.get_or_insert(now + READING_LOOK);
+            if self.look_at_reading(state, None) {
+                self.readings_at.get_or_insert(now + READING_LOOK);
             }
             let member = state.id;
             for (_, id, order) in orders.iter().filter(|(of, ..)| *of == member) {
                 state.order_with(*id, order.clone());
             }
         }
-        // The parent of this process knows only what this process reports.
-        let balances = self.session.is_some() && (has_running || self.folds_chunks);
-        match (balances, self.balances_at) {
-            (false, _) => self.balances_at = None,
-            (true, None) => self.balances_at = Some(now),
-            (true, Some(_)) => {}
-        }
+        self.memory.plan(self.session.is_some(), has_running, now);
         self.remove_finished_jobs();
     }
 
@@ -290,14 +399,11 @@ impl HubState {
                 taken_at,
             } => {
                 check(state.has_order(id) && started_at <= taken_at)?;
-                self.set_snapshot(
-                    state.id,
-                    id,
-                    &ChildSnapshot::Taken {
-                        started_at,
-                        taken_at,
-                    },
-                );
+                let snapshot = ChildSnapshot::Taken {
+                    started_at,
+                    taken_at,
+                };
+                self.set_snapshot(state.id, Some(id), &snapshot);
             }
             Report::Progress { id, done, location } => {
                 check(state.has_order(id))?;
@@ -305,14 +411,7 @@ impl HubState {
                     job.note_progress(state.id, done, &location);
                 }
             }
-            Report::ProfileBegins { .. }
-            | Report::ProfileData { .. }
-            | Report::ProfileEnds { .. }
-            | Report::ProfileFailed { .. } => self.receive_profile(state, report)?,
-            Report::ExitBegins
-            | Report::ExitData(_)
-            | Report::ExitEnds
-            | Report::ExitFailed { .. } => self.receive_exit(state, report)?,
+            Report::Text { id, part } => self.receive_text(state, id, part)?,
             Report::CrashFile(file) => {
                 if state.takes_part() {
                     // By the id that the kernel tells: that in the message is the child's own idea.
@@ -324,9 +423,11 @@ impl HubState {
                 }
             }
             Report::Chunks { id, chunks } => {
-                check(state.has_order(id) && self.is_plausible(&chunks))?;
-                self.ledger.note(state.id, &chunks);
-                self.has_changed_chunks = true;
+                let max_bytes = self.capacity_bytes();
+                let is_plausible =
+                    max_bytes.is_none_or(|bytes| self.memory.is_plausible(&chunks, bytes));
+                check(state.has_order(id) && is_plausible)?;
+                self.memory.note(state.id, &chunks);
                 state.order(Order::AwaitChunkUpdate);
             }
         }
@@ -340,48 +441,111 @@ impl HubState {
         failure: Option<String>,
     ) -> Result<(), Ending> {
         check(state.has_order(id))?;
-        self.sampling_waits.note(state.id, id, failure.is_none());
-        if state.start == ChildStart::Asked(id) {
-            if failure.is_none() {
+        let mut awaited = state.awaited_samplings.iter();
+        if let Some(at) = awaited.position(|(order, _)| *order == id) {
+            let (_, sampled) = state.awaited_samplings.swap_remove(at);
+            sampled.fetch_add(failure.is_none().into(), Ordering::Relaxed);
+        }
+        let Some(reason) = failure else {
+            if state.start == ChildStart::Asked(id) {
                 state.start = ChildStart::Running;
                 state.order(Order::AwaitChunkUpdate);
-            } else {
-                state.start = ChildStart::Failed;
-                let reason = failure.as_deref().unwrap_or_default();
-                state.log(&format!(
-                    "a child process could not start, because {reason}"
-                ));
             }
+            return Ok(());
+        };
+        if state.start == ChildStart::Asked(id) {
+            state.start = ChildStart::Failed;
+            state.log(&format!(
+                "a child process could not start, because {reason}"
+            ));
         }
-        if let Some(reason) = failure {
-            self.set_snapshot(state.id, id, &ChildSnapshot::Missing(reason));
-        }
+        self.set_snapshot(state.id, Some(id), &ChildSnapshot::Missing(reason));
         Ok(())
     }
 
-    /// Notes what became of a child's snapshot with this number.
-    fn set_snapshot(&mut self, member: u64, frozen: u64, snapshot: &ChildSnapshot) {
-        for freeze in self.freezes.iter_mut().filter(|freeze| freeze.id == frozen) {
-            for child in &mut freeze.children {
-                if child.member == member {
-                    child.snapshot = snapshot.clone();
-                }
+    /// Notes what became of a child's snapshots, or of the one with this number.
+    pub(super) fn set_snapshot(
+        &mut self,
+        member: u64,
+        only: Option<u64>,
+        snapshot: &ChildSnapshot,
+    ) {
+        let is_meant = |frozen| only.is_none_or(|only| only == frozen);
+        let freezes = self.freezes.iter_mut();
+        let freezes = freezes.filter(|freeze| is_meant(freeze.id));
+        for child in freezes.flat_map(|freeze| &mut freeze.children) {
+            if child.member == member {
+                child.snapshot = snapshot.clone();
             }
         }
-        for job in self.jobs.iter_mut().filter(|job| job.frozen == frozen) {
+        for job in self.jobs.iter_mut().filter(|job| is_meant(job.frozen)) {
             job.set_snapshot(member, snapshot);
         }
         self.remove_finished_jobs();
     }
 }
 
-fn check(is_in_order: bool) -> Result<(), Ending> {
+pub(super) fn check(is_in_order: bool) -> Result<(), Ending> {
     is_in_order.then_some(()).ok_or(OUT_OF_ORDER)
 }
 
-/// Removes an order to gather that the child now answers.
-pub(super) fn take_answered(state: &mut MemberState, id: u64) -> Result<(), Ending> {
-    let place = state.unanswered_jobs.iter().position(|&known| known == id);
-    state.unanswered_jobs.remove(place.ok_or(OUT_OF_ORDER)?);
-    Ok(())
+/// Returns whether a session with children runs. If the hub does not know it, an event is on its
+/// way.
+fn is_session_about_to_be_known() -> bool {
+    running_session().is_some_and(|(_, session)| session.settings.has_children)
+}
+
+/// Gives an order to each child that takes part in the session.
+fn order_all(states: States<'_, '_>, order: &Order) {
+    for state in states.filter(|state| state.takes_part()) {
+        state.order(order.clone());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_is_over_once_each_child_has_answered_or_ended() {
+        let mut hub = HubState::new(String::new());
+        let mut children = Vec::new();
+        for id in 1..=3 {
+            let mut child = MemberState::new(id, None, Instant::now());
+            child.stage = Stage::Child {
+                process: id as i32,
+                name: String::new(),
+            };
+            child.start = ChildStart::Running;
+            children.push(child);
+        }
+        let mut wait = Arc::new(AtomicUsize::new(0));
+        let is_over = |wait: &mut Arc<AtomicUsize>| Arc::get_mut(wait).is_some();
+        let asked = Arc::clone(&wait);
+        assert!(!is_over(&mut wait), "the hub has not asked");
+        hub.await_sampling(asked, &mut children.iter_mut());
+        let order = |child: &MemberState| child.awaited_samplings[0].0;
+        let mut answer = |child: &mut MemberState, id, failure| {
+            hub.handle(child, Report::Done { id, failure })
+                .expect("in order");
+        };
+        let id = order(&children[0]);
+        answer(&mut children[0], id, None);
+        let other = id - 1;
+        answer(&mut children[1], other, None);
+        assert!(!is_over(&mut wait));
+        let id = order(&children[1]);
+        answer(
+            &mut children[1],
+            id,
+            Some("its sampler has not run".to_owned()),
+        );
+        assert!(!is_over(&mut wait));
+        children.pop();
+        assert!(is_over(&mut wait));
+        assert_eq!(wait.load(Ordering::Relaxed), 1);
+        children.clear();
+        hub.await_sampling(Arc::clone(&wait), &mut children.iter_mut());
+        assert!(is_over(&mut wait), "there is no child");
+    }
 }

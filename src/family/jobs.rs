@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::family::event_log::describe_process;
+use crate::family::member::{MemberState, Stage, describe_process};
 use crate::family::messages::WHOLE;
 use crate::family::orders::GatherOrder;
 use crate::platform::{FileMapping, Sender, monotonic_now};
@@ -33,12 +33,25 @@ pub(super) enum ChildSnapshot {
 pub(super) struct FrozenChild {
     /// Number of the connection.
     pub(super) member: u64,
-    pub(super) process: i32,
-    pub(super) name: String,
+    process: i32,
+    name: String,
     pub(super) snapshot: ChildSnapshot,
 }
 
 impl FrozenChild {
+    /// Returns `None` for a process that has not said hello.
+    pub(super) fn of(state: &MemberState, snapshot: ChildSnapshot) -> Option<Self> {
+        let Stage::Child { process, name } = &state.stage else {
+            return None;
+        };
+        Some(Self {
+            member: state.id,
+            process: *process,
+            name: name.clone(),
+            snapshot,
+        })
+    }
+
     fn is_asked(&self) -> bool {
         matches!(self.snapshot, ChildSnapshot::Asked)
     }
@@ -117,7 +130,7 @@ impl Job {
         proportion: Arc<AtomicU32>,
         now: Instant,
     ) -> Self {
-        let timeout = order.child_timeout.max(Duration::from_millis(1));
+        let timeout = order.request.child_timeout.max(Duration::from_millis(1));
         let children = children.into_iter().map(|frozen| JobChild {
             frozen,
             is_pending: true,
@@ -139,12 +152,7 @@ impl Job {
         };
         // What is already known of children that have ended or failed.
         for at in 0..job.children.len() {
-            match job.children[at].frozen.snapshot.clone() {
-                ChildSnapshot::Exited(profile) => job.deliver_profile(at, profile, SENT),
-                ChildSnapshot::Rescued(profile) => job.deliver_profile(at, profile, RESCUED),
-                ChildSnapshot::Missing(reason) => job.give_up(at, &reason),
-                ChildSnapshot::Asked | ChildSnapshot::Taken { .. } => {}
-            }
+            job.settle(at);
         }
         job.settle_times();
         job
@@ -165,10 +173,6 @@ impl Job {
         self.is_wanted &= self.events.send(event);
     }
 
-    fn log(&mut self, event: String) {
-        self.send(GatherEvent::Happened(monotonic_now(), event));
-    }
-
     fn place_of(&self, member: u64) -> Option<usize> {
         let is_it = |child: &JobChild| child.frozen.member == member && child.is_pending;
         self.children.iter().position(is_it)
@@ -181,13 +185,22 @@ impl Job {
         };
         self.children[at].frozen.snapshot = snapshot.clone();
         self.children[at].has_changed = true;
-        match snapshot {
-            ChildSnapshot::Missing(reason) => self.give_up(at, reason),
-            ChildSnapshot::Exited(profile) => self.deliver_profile(at, profile.clone(), SENT),
-            ChildSnapshot::Rescued(profile) => self.deliver_profile(at, profile.clone(), RESCUED),
+        self.settle(at);
+        self.settle_times();
+    }
+
+    /// Delivers the profile of a child that has ended, or gives up one that has none.
+    fn settle(&mut self, at: usize) {
+        match self.children[at].frozen.snapshot.clone() {
+            ChildSnapshot::Exited(profile) => {
+                self.end(at, SENT, Some(GatherEvent::Profile(profile)));
+            }
+            ChildSnapshot::Rescued(profile) => {
+                self.end(at, RESCUED, Some(GatherEvent::Profile(profile)));
+            }
+            ChildSnapshot::Missing(reason) => self.give_up(at, &reason),
             ChildSnapshot::Asked | ChildSnapshot::Taken { .. } => {}
         }
-        self.settle_times();
     }
 
     /// Tells the times once no child that is pending has still to tell its own.
@@ -241,28 +254,26 @@ impl Job {
     /// Passes on the text of a profile that has arrived.
     pub(super) fn deliver_text(&mut self, member: u64, text: FileMapping) {
         if let Some(at) = self.place_of(member) {
+            let how = format!("received a profile of {} bytes", text.len());
             let of = self.children[at].frozen.describe();
-            let bytes = text.len();
-            self.children[at].is_pending = false;
-            self.log(format!("{of}: received a profile of {bytes} bytes"));
-            self.send(GatherEvent::Text(of, text));
-            self.note_proportion();
+            self.end(at, &how, Some(GatherEvent::Text(of, text)));
             self.settle_times();
         }
     }
 
-    fn deliver_profile(&mut self, at: usize, profile: ChildProfile, how: &str) {
-        let of = self.children[at].frozen.describe();
-        self.children[at].is_pending = false;
-        self.log(format!("{of}: {how}"));
-        self.send(GatherEvent::Profile(profile));
-        self.note_proportion();
+    fn give_up(&mut self, at: usize, reason: &str) {
+        self.end(at, &format!("left out, because {reason}"), None);
     }
 
-    fn give_up(&mut self, at: usize, reason: &str) {
-        let of = self.children[at].frozen.describe();
-        self.children[at].is_pending = false;
-        self.log(format!("{of}: left out, because {reason}"));
+    /// Ends the waiting for a child, with its profile if there is one.
+    fn end(&mut self, at: usize, how: &str, profile: Option<GatherEvent>) {
+        let child = &mut self.children[at];
+        child.is_pending = false;
+        let event = format!("{}: {how}", child.frozen.describe());
+        self.send(GatherEvent::Happened(monotonic_now(), event));
+        if let Some(profile) = profile {
+            self.send(profile);
+        }
         self.note_proportion();
     }
 
@@ -318,6 +329,7 @@ impl Job {
 mod tests {
     use super::*;
     use crate::platform::{ProcessStart, Receiver, channel};
+    use crate::stream::GatherRequest;
     use crate::types::Symbolicate;
 
     const TIMEOUT: Duration = Duration::from_secs(1);
@@ -335,15 +347,17 @@ mod tests {
         let (events, receiver) = channel();
         let order = GatherOrder {
             frozen: 1,
-            since: None,
-            max_rows: 1,
-            symbolicate: Symbolicate::No,
-            child_timeout: TIMEOUT,
-            merges_alike: true,
-            clock: ProcessStart {
-                monotonic: TimeStamp(0),
-                epoch_ms: 0.0,
-                is_known: true,
+            request: GatherRequest {
+                since: None,
+                max_rows: 1,
+                symbolicate: Symbolicate::No,
+                child_timeout: TIMEOUT,
+                merges_alike: true,
+                clock: ProcessStart {
+                    monotonic: TimeStamp(0),
+                    epoch_ms: 0.0,
+                    is_known: true,
+                },
             },
         };
         let job = Job::new(2, &order, children, events, Arc::default(), now);

@@ -1,95 +1,238 @@
-//! The memory of this process and its children, for one limit of all of them.
+//! One limit for the memory of this process and its children.
 //!
 //! Each process discards its own oldest chunks when it reaches the limit alone. While all of them
 //! together exceed it, this process destroys the oldest released chunk of all. Idea:
 //! Gecko's `ProfileBufferGlobalController`.
+//!
+//! A process that is a child, too, reports the chunks of its own children with its own: its hub
+//! leaves the newest report here, and the thread that talks to the parent takes it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+use std::time::{Duration, Instant};
 
+use crate::buffer::{Update, UpdateReader};
 use crate::family::reports::ChunkReport;
+use crate::state::core_buffer;
 use crate::types::TimeStamp;
+use crate::util::{PsCell, PsLock};
+
+/// Time between two comparisons of the memory of all processes with the limit, and while it is far
+/// below the limit.
+const BALANCE: Duration = Duration::from_millis(50);
+const CALM_BALANCE: Duration = Duration::from_millis(500);
+
+/// The memory of this process and its children, as the hub keeps it within the limit.
+#[derive(Debug, Default)]
+pub(super) struct FamilyMemory {
+    ledger: MemoryLedger,
+    /// When to compare it with the limit, if a child runs.
+    pub(super) balances_at: Option<Instant>,
+    /// Whether the ledger has changed since the last comparison.
+    has_changed: bool,
+    /// Whether this process reports the chunks of its children to its own parent.
+    reports: bool,
+}
+
+impl FamilyMemory {
+    /// Forgets all processes, because a session begins or has ended. This process reports its own
+    /// chunks alone again.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+        leave_report(None);
+    }
+
+    /// Lets the comparisons begin or end.
+    pub(super) fn plan(&mut self, has_session: bool, has_running_children: bool, now: Instant) {
+        // The parent of this process knows only what this process reports.
+        match has_session && (has_running_children || self.reports) {
+            true => _ = self.balances_at.get_or_insert(now),
+            false => self.balances_at = None,
+        }
+    }
+
+    /// If it is time, compares the memory of all processes with the limit. Returns until when the
+    /// chunks of children are to be destroyed, and destroys those of this process.
+    pub(super) fn balance(&mut self, max_bytes: u64, now: Instant) -> Vec<(u64, TimeStamp)> {
+        if self.balances_at.is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        let (update, kept_bytes) = core_buffer().read_update(UpdateReader::Family);
+        match update {
+            Update::None => {}
+            Update::Final => self.ledger.remove(OWN),
+            update => {
+                let mut report = ChunkReport::of(update);
+                report.unreleased_bytes += kept_bytes;
+                self.note(OWN, &report);
+            }
+        }
+        let has_changed = std::mem::take(&mut self.has_changed);
+        // Once it does, the parent gets the chunks of all these processes from here.
+        let begins = !self.reports && FOR_PARENT.get(&PsLock::acquire()).is_wanted;
+        self.reports |= begins;
+        let reports = begins || self.reports && has_changed;
+        let pause = match self.ledger.bytes() < max_bytes / 2 && !reports {
+            true => CALM_BALANCE,
+            false => BALANCE,
+        };
+        self.balances_at = Some(now + pause);
+        let mut excess = self.ledger.take_excess(max_bytes);
+        let own = excess.extract_if(.., |(process, _)| *process == OWN);
+        own.for_each(|(_, time)| core_buffer().destroy_chunks_at_or_before(time));
+        if reports {
+            leave_report(Some(self.ledger.whole()));
+        }
+        excess
+    }
+
+    /// Notes a report of a process.
+    pub(super) fn note(&mut self, process: u64, report: &ChunkReport) {
+        self.ledger.note(process, report);
+        self.has_changed = true;
+    }
+
+    /// Forgets a child that has ended.
+    pub(super) fn remove(&mut self, child: u64) {
+        self.ledger.remove(child);
+        self.has_changed = true;
+    }
+
+    /// Forgets the chunks that were complete at this time.
+    pub(super) fn destroy(&mut self, until: TimeStamp) {
+        self.ledger.destroy(until);
+        self.has_changed = true;
+    }
+
+    /// Returns whether a child may have chunks of these sizes in a session of this capacity.
+    pub(super) fn is_plausible(&self, chunks: &ChunkReport, capacity_bytes: u64) -> bool {
+        /// Memory that the chunks of a process and of its children may take in addition to the
+        /// capacity: each writer reserves two.
+        const SPARE_BYTES: u64 = 64 << 30;
+        /// Maximum number of released chunks of all processes.
+        const MAX_CHUNKS: usize = 1 << 20;
+        let max_bytes = capacity_bytes.saturating_add(SPARE_BYTES);
+        let newly = chunks.newly_released.iter().map(|(_, bytes)| *bytes);
+        chunks.unreleased_bytes <= max_bytes
+            && newly.fold(0, u64::saturating_add) <= max_bytes
+            && self.ledger.released.len() + chunks.newly_released.len() <= MAX_CHUNKS
+    }
+}
+
+/// What the hub and the thread that talks to the parent tell each other.
+#[derive(Debug, Default)]
+struct ForParent {
+    /// Whether the parent asks for the chunks.
+    is_wanted: bool,
+    /// Whether the hub reports for this process, because it has had children in this session.
+    is_by_hub: bool,
+    newest: Option<ChunkReport>,
+}
+
+static FOR_PARENT: PsCell<ForParent> = PsCell::new(ForParent {
+    is_wanted: false,
+    is_by_hub: false,
+    newest: None,
+});
+
+/// Says whether the parent asks for the chunks.
+pub(super) fn want_chunk_reports(is_wanted: bool) {
+    FOR_PARENT.get_mut(&mut PsLock::acquire()).is_wanted = is_wanted;
+}
+
+/// Leaves the hub's report for the parent; `None` lets this process report its own chunks alone. It
+/// replaces an older report, because it says everything.
+fn leave_report(report: Option<ChunkReport>) {
+    let _older = {
+        let mut lock = PsLock::acquire();
+        let for_parent = FOR_PARENT.get_mut(&mut lock);
+        for_parent.is_by_hub = report.is_some();
+        std::mem::replace(&mut for_parent.newest, report)
+    };
+}
+
+/// Returns what the parent is to be told, if anything has changed: the chunks of this process and
+/// its descendants, or those of this process alone, which this update is about.
+pub(super) fn take_chunk_report(update: Update) -> Option<ChunkReport> {
+    let has_changed = !matches!(update, Update::None | Update::Final);
+    let own = has_changed.then(|| ChunkReport::of(update));
+    let mut lock = PsLock::acquire();
+    let for_parent = FOR_PARENT.get_mut(&mut lock);
+    match for_parent.is_by_hub {
+        true => for_parent.newest.take(),
+        false => own,
+    }
+}
+
+/// Forgets the parent's report in the child of a fork.
+pub(super) fn forget_folded_chunks_in_child(lock: &mut PsLock) {
+    std::mem::forget(std::mem::take(FOR_PARENT.get_mut(lock)));
+}
 
 /// This process in the ledger. No connection has the number 0.
-pub(super) const OWN: u64 = 0;
-
-/// What one process holds.
-#[derive(Debug, Default)]
-struct Account {
-    unreleased_bytes: u64,
-    /// Sum of its released chunks in the ledger, in bytes.
-    released_bytes: u64,
-}
+const OWN: u64 = 0;
 
 /// The chunks of all processes. A process is a connection's number, or [`OWN`].
 #[derive(Debug, Default)]
-pub(super) struct MemoryLedger {
-    accounts: BTreeMap<u64, Account>,
+struct MemoryLedger {
+    /// The unreleased bytes of each process.
+    unreleased: BTreeMap<u64, u64>,
     /// The released chunks by the time at which they were done, with their sizes in bytes.
     released: BTreeMap<(TimeStamp, u64), u64>,
+    /// The sum of these sizes.
+    released_bytes: u64,
 }
 
 impl MemoryLedger {
-    /// Forgets all processes.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// Notes a report of a process. Its chunks that are older than the oldest one are gone.
-    pub(super) fn note(&mut self, process: u64, report: &ChunkReport) {
+    fn note(&mut self, process: u64, report: &ChunkReport) {
         match report.oldest_done {
-            Some(oldest) if !report.is_whole => self.remove_older(process, oldest),
-            _ => self.remove_released(process),
+            Some(oldest) if !report.is_whole => {
+                self.remove_chunks(..(oldest, 0), |of| of == process);
+            }
+            _ => self.remove_chunks(.., |of| of == process),
         }
-        let account = self.accounts.entry(process).or_default();
-        account.unreleased_bytes = report.unreleased_bytes;
+        self.unreleased.insert(process, report.unreleased_bytes);
         for &(done_at, bytes) in &report.newly_released {
             let sum = self.released.entry((done_at, process)).or_default();
             // Several chunks may have been done at the same time.
             *sum = sum.saturating_add(bytes);
-            account.released_bytes = account.released_bytes.saturating_add(bytes);
+            self.released_bytes = self.released_bytes.saturating_add(bytes);
         }
     }
 
     /// Forgets a process that has ended.
-    pub(super) fn remove(&mut self, process: u64) {
-        self.remove_released(process);
-        self.accounts.remove(&process);
+    fn remove(&mut self, process: u64) {
+        self.remove_chunks(.., |of| of == process);
+        self.unreleased.remove(&process);
     }
 
-    fn remove_released(&mut self, process: u64) {
-        self.released.retain(|(_, of), _| *of != process);
-        if let Some(account) = self.accounts.get_mut(&process) {
-            account.released_bytes = 0;
-        }
-    }
-
-    /// Removes the chunks of a process that were done before this time.
-    fn remove_older(&mut self, process: u64, oldest: TimeStamp) {
-        let older = self.released.range(..(oldest, 0));
-        let gone: Vec<_> = older
-            .filter(|((_, of), _)| *of == process)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in gone {
-            self.remove_chunk(key);
-        }
+    /// Removes the released chunks in a range of times, of some processes.
+    fn remove_chunks(
+        &mut self,
+        times: impl RangeBounds<(TimeStamp, u64)>,
+        is_of: impl Fn(u64) -> bool,
+    ) {
+        let chunks = self.released.range(times).map(|(key, _)| *key);
+        let gone: Vec<_> = chunks.filter(|(_, process)| is_of(*process)).collect();
+        gone.into_iter().for_each(|key| self.remove_chunk(key));
     }
 
     fn remove_chunk(&mut self, key: (TimeStamp, u64)) {
-        if let Some(bytes) = self.released.remove(&key)
-            && let Some(account) = self.accounts.get_mut(&key.1)
-        {
-            account.released_bytes = account.released_bytes.saturating_sub(bytes);
-        }
+        let bytes = self.released.remove(&key).unwrap_or(0);
+        self.released_bytes = self.released_bytes.saturating_sub(bytes);
     }
 
     /// Returns what the processes hold together, as if they were one.
-    pub(super) fn whole(&self) -> ChunkReport {
-        let unreleased = self.accounts.values().map(|one| one.unreleased_bytes);
+    fn whole(&self) -> ChunkReport {
         let released = self.released.iter();
         ChunkReport {
             is_whole: true,
-            unreleased_bytes: unreleased.fold(0, u64::saturating_add),
+            unreleased_bytes: self
+                .unreleased
+                .values()
+                .copied()
+                .fold(0, u64::saturating_add),
             oldest_done: self.released.keys().next().map(|(done_at, _)| *done_at),
             newly_released: released
                 .map(|((done_at, _), bytes)| (*done_at, *bytes))
@@ -98,31 +241,19 @@ impl MemoryLedger {
     }
 
     /// Removes the released chunks of all processes that were done at this time or before.
-    pub(super) fn destroy(&mut self, until: TimeStamp) {
-        let older = self.released.range(..=(until, u64::MAX));
-        let gone: Vec<_> = older.map(|(key, _)| *key).collect();
-        gone.into_iter().for_each(|key| self.remove_chunk(key));
-    }
-
-    /// Returns the number of times at which released chunks were done.
-    pub(super) fn chunks(&self) -> usize {
-        self.released.len()
+    fn destroy(&mut self, until: TimeStamp) {
+        self.remove_chunks(..=(until, u64::MAX), |_| true);
     }
 
     /// Returns the size of all chunks, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        let sums = self.accounts.values();
-        let sums = sums.map(|account| {
-            account
-                .unreleased_bytes
-                .saturating_add(account.released_bytes)
-        });
-        sums.fold(0, u64::saturating_add)
+    fn bytes(&self) -> u64 {
+        let unreleased = self.unreleased.values().copied();
+        unreleased.fold(self.released_bytes, u64::saturating_add)
     }
 
     /// Removes the oldest released chunks while the sum of all chunks exceeds the limit. Returns
     /// for each process the time up to which it must destroy its own chunks.
-    pub(super) fn take_excess(&mut self, max_bytes: u64) -> Vec<(u64, TimeStamp)> {
+    fn take_excess(&mut self, max_bytes: u64) -> Vec<(u64, TimeStamp)> {
         let mut excess: BTreeMap<u64, TimeStamp> = BTreeMap::new();
         let mut bytes = self.bytes();
         while bytes > max_bytes
@@ -211,7 +342,5 @@ mod tests {
         assert_eq!(ledger.bytes(), 41);
         ledger.note(1, &report(7, None, &[]));
         assert_eq!(ledger.bytes(), 12);
-        ledger.clear();
-        assert_eq!(ledger.bytes(), 0);
     }
 }

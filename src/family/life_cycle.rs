@@ -8,14 +8,11 @@ use std::sync::Arc;
 use crate::family::child::{
     forget_membership_in_child, hand_over, has_parent, join, leave as leave_parent, tell_name,
 };
-use crate::family::folded_chunks::forget_folded_chunks_in_child;
-use crate::family::gathering::freeze_children;
-use crate::family::hub::HubCommand;
-use crate::family::invitation::Invitation;
-use crate::family::messages::VERSION;
+use crate::family::ledger::forget_folded_chunks_in_child;
+use crate::family::messages::{Invitation, VERSION};
 use crate::family::parent::{
-    forget_hub_in_child, give_to_hub, invitation, is_own_invitation, listen, own_invitation,
-    remove_socket, stop_listening,
+    forget_hub_in_child, freeze_children, give_to_hub, invitation, is_own_invitation, listen,
+    own_invitation, remove_socket, stop_listening,
 };
 use crate::markers::scope_addresses_to_process;
 use crate::platform::{current_process_id, is_private_folder, is_socket_open};
@@ -35,7 +32,7 @@ impl Family for OwnFamily {
     }
 
     fn notice(&self, event: SessionEvent, lock: &PsLock) {
-        give_to_hub(HubCommand::Event(event), lock);
+        give_to_hub(|hub, states| hub.follow(event, states), lock);
     }
 
     fn rename(&self, name: &str, lock: &PsLock) {

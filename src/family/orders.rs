@@ -1,14 +1,16 @@
 //! What a parent tells its children to do.
 
+use std::mem::discriminant;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::family::fields::{Fields, MessageError};
-use crate::family::frames::{Frame, frame};
-use crate::family::messages::{MAX_MESSAGE_BYTES, MAX_SESSION_BYTES, VERSION};
+use crate::family::messages::{
+    Frame, MAX_MESSAGE_BYTES, MAX_SESSION_BYTES, VERSION, fields_of, frame, if_any, text,
+};
 use crate::platform::ProcessStart;
 use crate::state::SessionSettings;
+use crate::stream::GatherRequest;
 use crate::types::{Features, StartParams, Symbolicate, TimeStamp};
 
 /// A session as a child is to record it.
@@ -58,25 +60,26 @@ impl ChildSession {
         })
     }
 
-    fn read(fields: &Fields) -> Result<Self, MessageError> {
-        let duration = fields.number_if_any("duration")?;
-        let filters = fields.list("filters", |filter| Some(filter.as_str()?.to_owned()))?;
+    fn read(fields: &Value) -> Option<Self> {
+        let duration = if_any(&fields["duration"], Value::as_u64)?;
+        let filters = fields["filters"].as_array()?.iter().map(text);
         let mut params = StartParams::default()
-            .capacity_bytes(fields.number("capacity")?)
-            .interval(Duration::from_nanos(fields.number("interval")?))
-            .features(Features::from_bits(fields.number("features")?))
-            .filters(filters)
+            .capacity_bytes(fields["capacity"].as_u64()?)
+            .interval(Duration::from_nanos(fields["interval"].as_u64()?))
+            .features(Features::from_bits(fields["features"].as_u64()?))
+            .filters(filters.collect::<Option<Vec<_>>>()?)
             .duration(Duration::from_nanos(duration.unwrap_or(0)))
-            .allocation_interval_bytes(fields.number("allocationInterval")?)
-            .active_tab_id(fields.number("activeTabId")?)
-            .record_overheads(fields.flag("overheads")?)
-            .max_markers_per_second(u32::try_from(fields.number("maxMarkers")?).unwrap_or(u32::MAX))
+            .allocation_interval_bytes(fields["allocationInterval"].as_u64()?)
+            .active_tab_id(fields["activeTabId"].as_u64()?)
+            .record_overheads(fields["overheads"].as_bool()?)
+            .max_markers_per_second(
+                u32::try_from(fields["maxMarkers"].as_u64()?).unwrap_or(u32::MAX),
+            )
             .children(true);
-        let max_cpu_bits = fields.number_if_any("maxCpuBits")?;
-        params.max_cpu_percent = max_cpu_bits.map(f64::from_bits);
-        Ok(Self {
+        params.max_cpu_percent = if_any(&fields["maxCpuBits"], Value::as_u64)?.map(f64::from_bits);
+        Some(Self {
             params,
-            max_exit_bytes: fields.number("maxExit")?,
+            max_exit_bytes: fields["maxExit"].as_u64()?,
         })
     }
 }
@@ -90,56 +93,46 @@ fn ns(duration: Duration) -> u64 {
 pub(crate) struct GatherOrder {
     /// Number of the order to freeze.
     pub(crate) frozen: u64,
-    pub(crate) since: Option<TimeStamp>,
-    pub(crate) max_rows: u64,
-    pub(crate) symbolicate: Symbolicate,
-    pub(crate) child_timeout: Duration,
-    /// Whether threads that sleep alike may be shown as one track.
-    pub(crate) merges_alike: bool,
-    pub(crate) clock: ProcessStart,
+    pub(crate) request: GatherRequest,
 }
 
 const HOW_NAMED: [Symbolicate; 3] = [Symbolicate::Full, Symbolicate::NamesOnly, Symbolicate::No];
 
 impl GatherOrder {
     fn to_json(self) -> Value {
-        let names = HOW_NAMED.iter().position(|how| *how == self.symbolicate);
+        let Self { frozen, request } = self;
+        let names = HOW_NAMED.iter().position(|how| *how == request.symbolicate);
         json!({
-            "frozen": self.frozen,
-            "since": self.since.map(|since| since.0),
-            "maxRows": self.max_rows,
+            "frozen": frozen,
+            "since": request.since.map(|since| since.0),
+            "maxRows": request.max_rows,
             "names": names,
-            "timeout": ns(self.child_timeout),
-            "mergesAlike": self.merges_alike,
-            "clock": self.clock.monotonic.0,
+            "timeout": ns(request.child_timeout),
+            "mergesAlike": request.merges_alike,
+            "clock": request.clock.monotonic.0,
             // As bits, because the parser of floats is not exact.
-            "epochBits": self.clock.epoch_ms.to_bits(),
-            "isClockKnown": self.clock.is_known,
+            "epochBits": request.clock.epoch_ms.to_bits(),
+            "isClockKnown": request.clock.is_known,
         })
     }
 
-    fn read(fields: &Fields) -> Result<Self, MessageError> {
-        let names = usize::try_from(fields.number("names")?).unwrap_or(usize::MAX);
-        let epoch_ms = f64::from_bits(fields.number("epochBits")?);
-        let valid = |name, is_valid| match is_valid {
-            true => Ok(()),
-            false => Err(MessageError::Field { name }),
-        };
-        valid("names", names < HOW_NAMED.len())?;
-        valid("epochBits", epoch_ms.is_finite())?;
-        Ok(Self {
-            frozen: fields.number("frozen")?,
-            since: fields.number_if_any("since")?.map(TimeStamp),
-            max_rows: fields.number("maxRows")?,
-            symbolicate: HOW_NAMED[names],
-            child_timeout: Duration::from_nanos(fields.number("timeout")?),
-            merges_alike: fields.flag("mergesAlike")?,
+    fn read(fields: &Value) -> Option<Self> {
+        let names = usize::try_from(fields["names"].as_u64()?).ok()?;
+        let epoch_ms = f64::from_bits(fields["epochBits"].as_u64()?);
+        let request = GatherRequest {
+            since: if_any(&fields["since"], Value::as_u64)?.map(TimeStamp),
+            max_rows: fields["maxRows"].as_u64()?,
+            symbolicate: *HOW_NAMED.get(names)?,
+            child_timeout: Duration::from_nanos(fields["timeout"].as_u64()?),
+            merges_alike: fields["mergesAlike"].as_bool()?,
             clock: ProcessStart {
-                monotonic: TimeStamp(fields.number("clock")?),
-                epoch_ms,
-                is_known: fields.flag("isClockKnown")?,
+                monotonic: TimeStamp(fields["clock"].as_u64()?),
+                epoch_ms: Some(epoch_ms).filter(|ms| ms.is_finite())?,
+                is_known: fields["isClockKnown"].as_bool()?,
             },
-        })
+        };
+        let frozen = fields["frozen"].as_u64()?;
+        Some(Self { frozen, request })
     }
 }
 
@@ -187,27 +180,32 @@ pub(crate) struct NumberedOrder {
 const WELCOME: u8 = 1;
 const START: u8 = 2;
 const ENSURE_STARTED: u8 = 3;
-const STOP: u8 = 4;
-const PAUSE: u8 = 5;
-const RESUME: u8 = 6;
-const PAUSE_SAMPLING: u8 = 7;
-const RESUME_SAMPLING: u8 = 8;
-const WAIT_FOR_SAMPLING: u8 = 9;
-const AWAIT_CHUNK_UPDATE: u8 = 10;
 const DESTROY_CHUNKS: u8 = 11;
-const FREEZE: u8 = 12;
 const GATHER: u8 = 13;
-const ASK_PROGRESS: u8 = 14;
-const CANCEL: u8 = 15;
-const RELEASE: u8 = 16;
-const CLEAR_PAGES: u8 = 17;
-const STOP_INHERITED: u8 = 18;
+const LAST: u8 = 18;
+
+/// The orders that have no content but their number.
+static PLAIN: [(u8, Order); 13] = [
+    (4, Order::Stop),
+    (5, Order::Pause),
+    (6, Order::Resume),
+    (7, Order::PauseSampling),
+    (8, Order::ResumeSampling),
+    (9, Order::WaitForSampling),
+    (10, Order::AwaitChunkUpdate),
+    (12, Order::Freeze),
+    (14, Order::AskProgress),
+    (15, Order::Cancel),
+    (16, Order::Release),
+    (17, Order::ClearPages),
+    (LAST, Order::StopInherited),
+];
 
 /// Returns the maximum length of an order's frame.
 pub(crate) fn order_limits(kind: u8) -> Option<usize> {
     match kind {
         START | ENSURE_STARTED => Some(MAX_SESSION_BYTES),
-        WELCOME..=STOP_INHERITED => Some(MAX_MESSAGE_BYTES),
+        WELCOME..=LAST => Some(MAX_MESSAGE_BYTES),
         _ => None,
     }
 }
@@ -219,21 +217,13 @@ impl NumberedOrder {
             Order::Welcome => (WELCOME, json!({ "version": VERSION })),
             Order::Start(session) => (START, session.to_json()),
             Order::EnsureStarted(session) => (ENSURE_STARTED, session.to_json()),
-            Order::Stop => (STOP, json!({})),
-            Order::StopInherited => (STOP_INHERITED, json!({})),
-            Order::Pause => (PAUSE, json!({})),
-            Order::Resume => (RESUME, json!({})),
-            Order::PauseSampling => (PAUSE_SAMPLING, json!({})),
-            Order::ResumeSampling => (RESUME_SAMPLING, json!({})),
-            Order::WaitForSampling => (WAIT_FOR_SAMPLING, json!({})),
-            Order::AwaitChunkUpdate => (AWAIT_CHUNK_UPDATE, json!({})),
             Order::DestroyChunks(until) => (DESTROY_CHUNKS, json!({ "until": until.0 })),
-            Order::Freeze => (FREEZE, json!({})),
             Order::Gather(gather) => (GATHER, gather.to_json()),
-            Order::AskProgress => (ASK_PROGRESS, json!({})),
-            Order::Cancel => (CANCEL, json!({})),
-            Order::Release => (RELEASE, json!({})),
-            Order::ClearPages => (CLEAR_PAGES, json!({})),
+            plain => {
+                let mut known = PLAIN.iter();
+                let same = known.find(|(_, known)| discriminant(known) == discriminant(plain));
+                (same?.0, json!({}))
+            }
         };
         fields["id"] = self.id.into();
         let content = fields.to_string().into_bytes();
@@ -241,42 +231,26 @@ impl NumberedOrder {
         is_accepted.then(|| frame(kind, &content))
     }
 
-    /// Reads the order in a frame.
-    pub(crate) fn decode(frame: Frame<'_>) -> Result<Self, MessageError> {
-        let fields = Fields::parse(frame.content)?;
+    /// Reads the order in a frame; `None` if it is malformed.
+    pub(crate) fn decode(frame: Frame<'_>) -> Option<Self> {
+        let fields = fields_of(frame.content)?;
         let order = match frame.kind {
-            WELCOME => match fields.number("version")? {
-                VERSION => Order::Welcome,
-                _ => return Err(MessageError::Field { name: "version" }),
-            },
+            WELCOME => (fields["version"].as_u64()? == VERSION).then_some(Order::Welcome)?,
             START => Order::Start(ChildSession::read(&fields)?),
             ENSURE_STARTED => Order::EnsureStarted(ChildSession::read(&fields)?),
-            STOP => Order::Stop,
-            STOP_INHERITED => Order::StopInherited,
-            PAUSE => Order::Pause,
-            RESUME => Order::Resume,
-            PAUSE_SAMPLING => Order::PauseSampling,
-            RESUME_SAMPLING => Order::ResumeSampling,
-            WAIT_FOR_SAMPLING => Order::WaitForSampling,
-            AWAIT_CHUNK_UPDATE => Order::AwaitChunkUpdate,
-            DESTROY_CHUNKS => Order::DestroyChunks(TimeStamp(fields.number("until")?)),
-            FREEZE => Order::Freeze,
+            DESTROY_CHUNKS => Order::DestroyChunks(TimeStamp(fields["until"].as_u64()?)),
             GATHER => Order::Gather(GatherOrder::read(&fields)?),
-            ASK_PROGRESS => Order::AskProgress,
-            CANCEL => Order::Cancel,
-            RELEASE => Order::Release,
-            CLEAR_PAGES => Order::ClearPages,
-            _ => return Err(MessageError::Content),
+            kind => PLAIN.iter().find(|(known, _)| *known == kind)?.1.clone(),
         };
-        let id = fields.number("id")?;
-        Ok(Self { id, order })
+        let id = fields["id"].as_u64()?;
+        Some(Self { id, order })
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::family::frames::FrameDecoder;
+    use crate::family::messages::FrameDecoder;
 
     #[test]
     fn orders_round_trip() {
@@ -295,15 +269,17 @@ mod tests {
         };
         let gather = GatherOrder {
             frozen: 3,
-            since: Some(TimeStamp(u64::MAX)),
-            max_rows: 5,
-            symbolicate: Symbolicate::NamesOnly,
-            child_timeout: Duration::from_millis(1500),
-            merges_alike: true,
-            clock: ProcessStart {
-                monotonic: TimeStamp(7),
-                epoch_ms: 1_732_650_000_123.456_7,
-                is_known: true,
+            request: GatherRequest {
+                since: Some(TimeStamp(u64::MAX)),
+                max_rows: 5,
+                symbolicate: Symbolicate::NamesOnly,
+                child_timeout: Duration::from_millis(1500),
+                merges_alike: true,
+                clock: ProcessStart {
+                    monotonic: TimeStamp(7),
+                    epoch_ms: 1_732_650_000_123.456_7,
+                    is_known: true,
+                },
             },
         };
         for order in [

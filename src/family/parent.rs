@@ -1,28 +1,34 @@
-//! What the process does as a parent: it begins to listen, and passes on what happens.
+//! What the process does as a parent: it begins to listen, passes on what happens, and gathers the
+//! profiles of its children for its own.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::family::hub::{Hub, HubCommand, HubCounts, Pending};
-use crate::family::invitation::{Invitation, token_of};
-use crate::family::messages::VERSION;
-use crate::family::sampling_waits::SamplingWait;
+use crate::family::hub::{Hub, HubCommand, HubCounts};
+use crate::family::hub_state::{HubState, States};
+use crate::family::jobs::GatherEvent;
+use crate::family::member::next_id;
+use crate::family::messages::{Invitation, VERSION, WHOLE, token_of};
+use crate::family::orders::GatherOrder;
 use crate::platform::{
     ListeningSocket, Mailbox, PrivateFolder, ProfilerThread, Receiver, Sender, channel,
-    current_process_id, random_bytes, set_variable_if_only_thread, spawn_profiler_thread,
-    use_own_descriptors, with_signals_blocked,
+    current_process_id, monotonic_now, random_bytes, set_variable_if_only_thread,
+    spawn_profiler_thread, use_own_descriptors, with_signals_blocked,
 };
-use crate::session::{FAMILY_VARIABLE, environment};
-use crate::types::ProcessId;
+use crate::session::{FAMILY_VARIABLE, child_profile, environment};
+use crate::state::{ChildProfile, ChildText};
+use crate::stream::{FrozenChildren, GatherRequest, Gathering, GatheringLog};
+use crate::types::{Generation, ProcessId, TimeStamp};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// Maximum time that a start waits until the process listens. The new thread may wait for the
 /// loader, whose lock the thread that starts the session may hold.
 const MAX_UNTIL_LISTENING: Duration = Duration::from_secs(2);
 
-/// The parent's thread, as other threads see it.
-#[derive(Debug)]
+/// The parent's thread, as other threads see it. The thread ends once this is dropped.
 pub(super) struct RunningHub {
     process: ProcessId,
     commands: Sender<HubCommand>,
@@ -42,16 +48,16 @@ fn with_hub<T>(lock: &PsLock, body: impl FnOnce(&RunningHub) -> T) -> Option<T> 
     (hub.process == current_process_id()).then(|| body(hub))
 }
 
-impl RunningHub {
-    fn give(&self, command: HubCommand) -> bool {
-        self.counts.give();
-        self.commands.send(command)
-    }
-}
-
 /// Gives the hub a command. Returns false if this process has no hub.
-pub(super) fn give_to_hub(command: HubCommand, lock: &PsLock) -> bool {
-    with_hub(lock, |hub| hub.give(command)).unwrap_or(false)
+pub(super) fn give_to_hub(
+    command: impl FnOnce(&mut HubState, States<'_, '_>) + Send + 'static,
+    lock: &PsLock,
+) -> bool {
+    let give = |hub: &RunningHub| {
+        hub.counts.give();
+        hub.commands.send(Box::new(command))
+    };
+    with_hub(lock, give).unwrap_or(false)
 }
 
 /// Begins to listen for children, unless the process does. Called before a session's threads exist,
@@ -95,13 +101,7 @@ fn begin() -> std::io::Result<(RunningHub, bool)> {
         move || run_hub(&folder, receive, counts, token, &is_listening)
     };
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFamily", run));
-    let thread = match thread {
-        Ok(thread) => thread,
-        Err(error) => {
-            folder.remove();
-            return Err(error);
-        }
-    };
+    let thread = thread.inspect_err(|_| folder.clone().remove())?;
     if listens.receive_within(MAX_UNTIL_LISTENING) == Some(false) {
         thread.join();
         folder.remove();
@@ -175,7 +175,7 @@ pub(super) fn stop_listening() {
     let is_own = |hub: &mut RunningHub| hub.process == process;
     let hub = HUB.get_mut(&mut PsLock::acquire()).take_if(is_own);
     if let Some(hub) = hub {
-        hub.give(HubCommand::End);
+        drop(hub.commands);
         hub.folder.remove();
         // Its thread waits for no other thread.
         hub.thread.join();
@@ -206,26 +206,26 @@ pub(super) fn forget_hub_in_child(lock: &mut PsLock) {
 /// Waits until the sampler of each child that records the session has run, or for this time at
 /// most. Returns of how many it has.
 pub(crate) fn wait_for_sampling_of_children(limit: Duration) -> usize {
-    const LOOK: Duration = Duration::from_millis(1);
     if is_any_lock_held_on_current_thread() {
         return 0;
     }
-    let wait = Arc::new(SamplingWait::default());
-    let command = HubCommand::AwaitSampling(Arc::clone(&wait));
-    if !give_to_hub(command, &PsLock::acquire()) {
+    let mut sampled = Arc::new(AtomicUsize::new(0));
+    let of_hub = Arc::clone(&sampled);
+    let is_asked = give_to_hub(
+        move |hub, states| hub.await_sampling(of_hub, states),
+        &PsLock::acquire(),
+    );
+    if !is_asked {
         return 0;
     }
-    let begin = Instant::now();
-    while !wait.is_over() && begin.elapsed() < limit {
-        std::thread::sleep(LOOK);
-    }
-    wait.sampled()
+    // The hub and its children that have not answered have the number, too.
+    wait_within(limit, || Arc::get_mut(&mut sampled).is_some());
+    sampled.load(Ordering::Relaxed)
 }
 
 /// Waits until all children that have joined have answered the newest start, or for this time at
 /// most. Returns how many children record the session.
 pub(crate) fn wait_for_children(limit: Duration) -> usize {
-    const LOOK: Duration = Duration::from_millis(1);
     if is_any_lock_held_on_current_thread() {
         return 0;
     }
@@ -233,13 +233,143 @@ pub(crate) fn wait_for_children(limit: Duration) -> usize {
     let Some(counts) = counts else {
         return 0;
     };
-    let begin = Instant::now();
     let given = counts.given();
-    loop {
-        match counts.running_after(given) {
-            Ok(running) => return running as usize,
-            Err(Pending { running }) if begin.elapsed() >= limit => return running as usize,
-            Err(_) => std::thread::sleep(LOOK),
+    let mut running = 0;
+    wait_within(limit, || {
+        let (now, is_all) = counts.running_after(given);
+        running = now;
+        is_all
+    });
+    running as usize
+}
+
+/// Waits until `is_over` returns true, or for this time at most.
+fn wait_within(limit: Duration, mut is_over: impl FnMut() -> bool) {
+    const LOOK: Duration = Duration::from_millis(1);
+    let begin = Instant::now();
+    while !is_over() && begin.elapsed() < limit {
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Asks all children for snapshots. Returns `None` if this process has no hub.
+pub(super) fn freeze_children(
+    _session: Generation,
+    at: TimeStamp,
+) -> Option<Arc<dyn FrozenChildren>> {
+    if is_any_lock_held_on_current_thread() {
+        return None;
+    }
+    let id = next_id();
+    let is_asked = give_to_hub(
+        move |hub, states| hub.freeze(id, at, states),
+        &PsLock::acquire(),
+    );
+    is_asked.then(|| Arc::new(Snapshots { id }) as Arc<dyn FrozenChildren>)
+}
+
+/// The snapshots that the children hold, by the number of the order.
+#[derive(Debug)]
+struct Snapshots {
+    id: u64,
+}
+
+impl FrozenChildren for Snapshots {
+    fn gather(&self, request: &GatherRequest) -> Box<dyn Gathering> {
+        let (send, events) = channel();
+        let proportion = Arc::new(AtomicU32::new(0));
+        let order = GatherOrder {
+            frozen: self.id,
+            request: *request,
+        };
+        if !is_any_lock_held_on_current_thread() {
+            let proportion = Arc::clone(&proportion);
+            give_to_hub(
+                move |hub, states| hub.gather(order, send, proportion, states),
+                &PsLock::acquire(),
+            );
+        }
+        Box::new(RunningGathering {
+            events,
+            proportion,
+            begun: monotonic_now(),
+            arrived: VecDeque::new(),
+            log: Vec::new(),
+        })
+    }
+}
+
+impl Drop for Snapshots {
+    fn drop(&mut self) {
+        if !is_any_lock_held_on_current_thread() {
+            let id = self.id;
+            give_to_hub(
+                move |hub, states| hub.release(id, states),
+                &PsLock::acquire(),
+            );
+        }
+    }
+}
+
+/// A gathering, on the thread that writes the profile. The hub gives it up once this is dropped.
+#[derive(Debug)]
+struct RunningGathering {
+    events: Receiver<GatherEvent>,
+    proportion: Arc<AtomicU32>,
+    begun: TimeStamp,
+    /// Profiles that arrived while the thread waited for the times.
+    arrived: VecDeque<GatherEvent>,
+    log: Vec<(TimeStamp, String)>,
+}
+
+impl RunningGathering {
+    fn note(&mut self, event: String) {
+        self.log.push((monotonic_now(), event));
+    }
+}
+
+impl Gathering for RunningGathering {
+    fn times(&mut self) -> Option<(TimeStamp, TimeStamp)> {
+        // The hub tells them within the time-out, or is gone.
+        while let Some(event) = self.events.receive() {
+            match event {
+                GatherEvent::Times(times) => return times,
+                GatherEvent::Happened(at, event) => self.log.push((at, event)),
+                profile => self.arrived.push_back(profile),
+            }
+        }
+        None
+    }
+
+    fn next_profile(&mut self) -> Option<ChildProfile> {
+        loop {
+            let arrived = self.arrived.pop_front();
+            match arrived.or_else(|| self.events.receive())? {
+                GatherEvent::Times(_) => {}
+                GatherEvent::Happened(at, event) => self.log.push((at, event)),
+                GatherEvent::Profile(profile) => return Some(profile),
+                GatherEvent::Text(process, text) => match child_profile(ChildText::File(text)) {
+                    Ok(profile) => return Some(profile),
+                    Err(error) => self.note(format!("{process}: left out, because {error}")),
+                },
+            }
+        }
+    }
+
+    fn proportion(&self) -> f32 {
+        self.proportion.load(Ordering::Relaxed) as f32 / WHOLE as f32
+    }
+
+    fn take_log(&mut self) -> GatheringLog {
+        while let Some(event) = self.events.receive_within(std::time::Duration::ZERO) {
+            if let GatherEvent::Happened(at, event) = event {
+                self.log.push((at, event));
+            }
+        }
+        GatheringLog {
+            begun: self.begun,
+            ended: monotonic_now(),
+            events: std::mem::take(&mut self.log),
         }
     }
 }

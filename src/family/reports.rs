@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::buffer::{ChunkMetadata, Update};
-use crate::family::fields::{Fields, MessageError};
-use crate::family::frames::{Frame, frame};
-use crate::family::messages::{MAX_DATA_BYTES, MAX_MESSAGE_BYTES, WHOLE, shortened};
+use crate::family::messages::{
+    Frame, MAX_DATA_BYTES, MAX_MESSAGE_BYTES, WHOLE, fields_of, frame, if_any, positive, shortened,
+    text,
+};
 use crate::platform::FileDescriptor;
 use crate::types::TimeStamp;
 
@@ -68,6 +69,21 @@ impl ChunkReport {
     }
 }
 
+/// Stands for the number of an order in reports about the text of the child's last profile, which
+/// no order asks for.
+pub(crate) const LAST_PROFILE: u64 = 0;
+
+/// A step in the sending of a profile's text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum TextPart<'a> {
+    /// The text of a last profile begins anew if it has begun before.
+    Begins,
+    Data(&'a [u8]),
+    Ends,
+    /// The text ends too early, for this reason.
+    Failed(String),
+}
+
 /// What a child tells its parent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Report<'a> {
@@ -93,27 +109,11 @@ pub(crate) enum Report<'a> {
         done: u32,
         location: String,
     },
-    /// The parts of a profile follow, for an order to gather.
-    ProfileBegins {
+    /// A step in the sending of a profile, for the order to gather with this number, or of
+    /// [`LAST_PROFILE`].
+    Text {
         id: u64,
-    },
-    ProfileData {
-        id: u64,
-        part: &'a [u8],
-    },
-    ProfileEnds {
-        id: u64,
-    },
-    ProfileFailed {
-        id: u64,
-        reason: String,
-    },
-    /// The parts of the child's last profile follow. Begins anew if it has begun before.
-    ExitBegins,
-    ExitData(&'a [u8]),
-    ExitEnds,
-    ExitFailed {
-        reason: String,
+        part: TextPart<'a>,
     },
     Chunks {
         id: u64,
@@ -127,14 +127,16 @@ const HELLO: u8 = 64;
 const DONE: u8 = 65;
 const FROZEN: u8 = 66;
 const PROGRESS: u8 = 67;
-const PROFILE_BEGINS: u8 = 68;
-const PROFILE_DATA: u8 = 69;
-const PROFILE_ENDS: u8 = 70;
-const PROFILE_FAILED: u8 = 71;
-const EXIT_BEGINS: u8 = 72;
-const EXIT_DATA: u8 = 73;
-const EXIT_ENDS: u8 = 74;
-const EXIT_FAILED: u8 = 75;
+/// The first of four kinds, for the steps in the text of a gathered profile, and of a last one.
+const GATHERED_TEXT: u8 = 68;
+const LAST_TEXT: u8 = 72;
+/// What is added to these for each step.
+const BEGINS: u8 = 0;
+const DATA: u8 = 1;
+const ENDS: u8 = 2;
+const FAILED: u8 = 3;
+const GATHERED_DATA: u8 = GATHERED_TEXT + DATA;
+const LAST_DATA: u8 = LAST_TEXT + DATA;
 const CHUNKS: u8 = 76;
 const NAMED: u8 = 77;
 const CRASH_FILE: u8 = 78;
@@ -142,8 +144,8 @@ const CRASH_FILE: u8 = 78;
 /// Returns the maximum length of a report's frame.
 pub(crate) fn report_limits(kind: u8) -> Option<usize> {
     match kind {
-        PROFILE_DATA => Some(size_of::<u64>() + MAX_DATA_BYTES),
-        EXIT_DATA => Some(MAX_DATA_BYTES),
+        GATHERED_DATA => Some(size_of::<u64>() + MAX_DATA_BYTES),
+        LAST_DATA => Some(MAX_DATA_BYTES),
         HELLO..=CRASH_FILE => Some(MAX_MESSAGE_BYTES),
         _ => None,
     }
@@ -153,10 +155,22 @@ impl Report<'_> {
     /// Returns the report as a frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, fields) = match self {
-            Self::ProfileData { id, part } => {
-                return frame(PROFILE_DATA, &[&id.to_le_bytes(), *part].concat());
+            Self::Text { id, part } => {
+                let number = id.to_le_bytes();
+                let (first, prefix) = match *id {
+                    LAST_PROFILE => (LAST_TEXT, &number[..0]),
+                    _ => (GATHERED_TEXT, &number[..]),
+                };
+                match part {
+                    TextPart::Begins => (first + BEGINS, json!({ "id": id })),
+                    TextPart::Data(data) => return frame(first + DATA, &[prefix, data].concat()),
+                    TextPart::Ends => (first + ENDS, json!({ "id": id })),
+                    TextPart::Failed(reason) => {
+                        let fields = json!({ "id": id, "reason": shortened(reason) });
+                        (first + FAILED, fields)
+                    }
+                }
             }
-            Self::ExitData(part) => return frame(EXIT_DATA, part),
             Self::Hello(hello) => {
                 let fields = json!({
                     "version": hello.version,
@@ -191,15 +205,6 @@ impl Report<'_> {
                     json!({ "id": id, "done": done, "location": location }),
                 )
             }
-            Self::ProfileBegins { id } => (PROFILE_BEGINS, json!({ "id": id })),
-            Self::ProfileEnds { id } => (PROFILE_ENDS, json!({ "id": id })),
-            Self::ProfileFailed { id, reason } => (
-                PROFILE_FAILED,
-                json!({ "id": id, "reason": shortened(reason) }),
-            ),
-            Self::ExitBegins => (EXIT_BEGINS, json!({})),
-            Self::ExitEnds => (EXIT_ENDS, json!({})),
-            Self::ExitFailed { reason } => (EXIT_FAILED, json!({ "reason": shortened(reason) })),
             Self::Chunks { id, chunks } => {
                 let newly = chunks.newly_released.iter();
                 let newly: Vec<_> = newly.map(|(done, bytes)| json!([done.0, bytes])).collect();
@@ -218,78 +223,80 @@ impl Report<'_> {
 }
 
 impl<'a> Report<'a> {
-    /// Reads the report in a frame.
-    pub(crate) fn decode(frame: Frame<'a>) -> Result<Self, MessageError> {
-        let fields = match frame.kind {
-            PROFILE_DATA => {
-                let (id, part) = frame
-                    .content
-                    .split_first_chunk()
-                    .ok_or(MessageError::Content)?;
-                let id = u64::from_le_bytes(*id);
-                return Ok(Self::ProfileData { id, part });
+    /// Reads the report in a frame; `None` if it is malformed.
+    pub(crate) fn decode(frame: Frame<'a>) -> Option<Self> {
+        let data = match frame.kind {
+            GATHERED_DATA => {
+                let (id, data) = frame.content.split_first_chunk()?;
+                Some((u64::from_le_bytes(*id), data))
             }
-            EXIT_DATA => return Ok(Self::ExitData(frame.content)),
-            _ => Fields::parse(frame.content)?,
+            LAST_DATA => Some((LAST_PROFILE, frame.content)),
+            _ => None,
         };
-        let id = || fields.number("id");
-        Ok(match frame.kind {
+        if let Some((id, data)) = data {
+            let part = TextPart::Data(data);
+            return Some(Self::Text { id, part });
+        }
+        let fields = fields_of(frame.content)?;
+        let id = || fields["id"].as_u64();
+        Some(match frame.kind {
             HELLO => Self::Hello(Hello {
-                version: fields.number("version")?,
-                process: fields.process("pid")?,
-                token: fields.text("token")?,
-                name: fields.text("name")?,
+                version: fields["version"].as_u64()?,
+                process: positive(&fields["pid"])?,
+                token: text(&fields["token"])?,
+                name: text(&fields["name"])?,
             }),
             CRASH_FILE => Self::CrashFile(FileDescriptor {
-                number: fields.process("number")?,
-                device: fields.number("device")?,
-                inode: fields.number("inode")?,
+                number: positive(&fields["number"])?,
+                device: fields["device"].as_u64()?,
+                inode: fields["inode"].as_u64()?,
             }),
             NAMED => Self::Named {
-                name: fields.text("name")?,
+                name: text(&fields["name"])?,
             },
             DONE => Self::Done {
                 id: id()?,
-                failure: fields.text_if_any("failure")?,
+                failure: if_any(&fields["failure"], text)?,
             },
             FROZEN => Self::Frozen {
                 id: id()?,
-                started_at: TimeStamp(fields.number("start")?),
-                taken_at: TimeStamp(fields.number("taken")?),
+                started_at: TimeStamp(fields["start"].as_u64()?),
+                taken_at: TimeStamp(fields["taken"].as_u64()?),
             },
             PROGRESS => Self::Progress {
                 id: id()?,
-                done: u32::try_from(fields.number("done")?)
+                done: u32::try_from(fields["done"].as_u64()?)
                     .ok()
-                    .filter(|&done| done <= WHOLE)
-                    .ok_or(MessageError::Field { name: "done" })?,
-                location: fields.text("location")?,
-            },
-            PROFILE_BEGINS => Self::ProfileBegins { id: id()? },
-            PROFILE_ENDS => Self::ProfileEnds { id: id()? },
-            PROFILE_FAILED => Self::ProfileFailed {
-                id: id()?,
-                reason: fields.text("reason")?,
-            },
-            EXIT_BEGINS => Self::ExitBegins,
-            EXIT_ENDS => Self::ExitEnds,
-            EXIT_FAILED => Self::ExitFailed {
-                reason: fields.text("reason")?,
+                    .filter(|&done| done <= WHOLE)?,
+                location: text(&fields["location"])?,
             },
             CHUNKS => {
                 let pair = |value: &Value| match value.as_array()?.as_slice() {
                     [done, bytes] => Some((TimeStamp(done.as_u64()?), bytes.as_u64()?)),
                     _ => None,
                 };
+                let newly = fields["newly"].as_array()?.iter().map(pair);
                 let chunks = ChunkReport {
-                    is_whole: fields.flag("whole")?,
-                    unreleased_bytes: fields.number("unreleased")?,
-                    oldest_done: fields.number_if_any("oldest")?.map(TimeStamp),
-                    newly_released: fields.list("newly", pair)?,
+                    is_whole: fields["whole"].as_bool()?,
+                    unreleased_bytes: fields["unreleased"].as_u64()?,
+                    oldest_done: if_any(&fields["oldest"], Value::as_u64)?.map(TimeStamp),
+                    newly_released: newly.collect::<Option<_>>()?,
                 };
                 Self::Chunks { id: id()?, chunks }
             }
-            _ => return Err(MessageError::Content),
+            kind => {
+                let (id, step) = match kind.checked_sub(LAST_TEXT) {
+                    Some(step) => (LAST_PROFILE, step),
+                    None => (id()?, kind.checked_sub(GATHERED_TEXT)?),
+                };
+                let part = match step {
+                    BEGINS => TextPart::Begins,
+                    ENDS => TextPart::Ends,
+                    FAILED => TextPart::Failed(text(&fields["reason"])?),
+                    _ => return None,
+                };
+                Self::Text { id, part }
+            }
         })
     }
 }
@@ -297,8 +304,7 @@ impl<'a> Report<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::family::frames::FrameDecoder;
-    use crate::family::messages::VERSION;
+    use crate::family::messages::{FrameDecoder, VERSION};
 
     #[track_caller]
     fn assert_round_trips(report: &Report<'_>) {
@@ -306,7 +312,7 @@ mod tests {
         let mut decoder = FrameDecoder::new(report_limits);
         decoder.push(&bytes);
         let frame = decoder.next_frame().expect("accepted").expect("whole");
-        assert_eq!(Report::decode(frame).as_ref(), Ok(report));
+        assert_eq!(Report::decode(frame).as_ref(), Some(report));
     }
 
     #[test]
@@ -343,20 +349,6 @@ mod tests {
                 done: WHOLE,
                 location: text.clone(),
             },
-            Report::ProfileBegins { id },
-            Report::ProfileData {
-                id,
-                part: b"\x00\xff part",
-            },
-            Report::ProfileEnds { id },
-            Report::ProfileFailed {
-                id,
-                reason: text.clone(),
-            },
-            Report::ExitBegins,
-            Report::ExitData(&[7; MAX_DATA_BYTES]),
-            Report::ExitEnds,
-            Report::ExitFailed { reason: text },
             Report::Chunks { id, chunks },
             Report::CrashFile(FileDescriptor {
                 number: 9,
@@ -365,6 +357,17 @@ mod tests {
             }),
         ] {
             assert_round_trips(&report);
+        }
+        for id in [id, LAST_PROFILE] {
+            for part in [
+                TextPart::Begins,
+                TextPart::Data(b"\x00\xff part"),
+                TextPart::Data(&[7; MAX_DATA_BYTES]),
+                TextPart::Ends,
+                TextPart::Failed(text.clone()),
+            ] {
+                assert_round_trips(&Report::Text { id, part });
+            }
         }
     }
 
@@ -377,7 +380,7 @@ mod tests {
             let content = content.as_bytes();
             Report::decode(Frame { kind, content }).map(|_| ())
         };
-        assert_eq!(decode(&valid), Ok(()));
+        assert_eq!(decode(&valid), Some(()));
         for wrong in [
             json!(null),
             json!(-1),
@@ -388,12 +391,12 @@ mod tests {
         ] {
             let mut fields = valid.clone();
             fields["taken"] = wrong;
-            assert_eq!(decode(&fields), Err(MessageError::Field { name: "taken" }));
+            assert_eq!(decode(&fields), None);
         }
-        assert_eq!(decode(&json!([])), Err(MessageError::NotJson));
+        assert_eq!(decode(&json!([])), None);
         // A later version may add fields.
         let mut more = valid;
         more["new"] = json!([{}]);
-        assert_eq!(decode(&more), Ok(()));
+        assert_eq!(decode(&more), Some(()));
     }
 }

@@ -47,7 +47,7 @@ pub fn check_family_messages(input: &[u8]) {
         };
         if !is_child {
             check_order(frame);
-        } else if let Ok(report) = Report::decode(frame) {
+        } else if let Some(report) = Report::decode(frame) {
             check_report(&report);
             if !hub.hear(report) {
                 return;
@@ -68,7 +68,7 @@ fn check_report(report: &Report<'_>) {
 }
 
 fn check_order(frame: Frame<'_>) {
-    let Ok(order) = NumberedOrder::decode(frame) else {
+    let Some(order) = NumberedOrder::decode(frame) else {
         return;
     };
     if let Some(bytes) = order.encode() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::buffer::EntryWriter;
-use crate::family::{Hello, NumberedOrder, Order, Report};
+use crate::family::{Hello, LAST_PROFILE, NumberedOrder, Order, Report, TextPart};
 use crate::fuzzing::crash_files::CrashCase;
 use crate::fuzzing::decoder::DecoderCase;
 use crate::fuzzing::family_messages::TOKEN;
@@ -188,6 +188,10 @@ fn family_messages() -> [(&'static str, Vec<u8>); 3] {
         })
         .encode()
     };
+    let last = |part| {
+        let id = LAST_PROFILE;
+        Report::Text { id, part }.encode()
+    };
     let child = [
         hello(TOKEN),
         Report::Done {
@@ -195,9 +199,9 @@ fn family_messages() -> [(&'static str, Vec<u8>); 3] {
             failure: None,
         }
         .encode(),
-        Report::ExitBegins.encode(),
-        Report::ExitData(b"{\"meta\": {}, \"threads\": []}").encode(),
-        Report::ExitEnds.encode(),
+        last(TextPart::Begins),
+        last(TextPart::Data(b"{\"meta\": {}, \"threads\": []}")),
+        last(TextPart::Ends),
     ];
     let orders = [Order::Welcome, Order::Stop, Order::Freeze, Order::Release];
     let orders = (1..).zip(orders).map(|(id, order)| {

@@ -11,7 +11,7 @@ use crate::types::Format;
 use crate::util::FailureLatch;
 
 /// Probability that two profiles without a change show one.
-pub(super) const FALSE_ALARMS: f64 = 0.01;
+pub(crate) const FALSE_ALARMS: f64 = 0.01;
 
 const MAX_NAME_CHARS: usize = 70;
 const MAX_LIBRARY_CHARS: usize = 24;
@@ -77,7 +77,7 @@ impl Verdict {
         }
     }
 
-    pub(super) fn is_sure(self) -> bool {
+    pub(crate) fn is_sure(self) -> bool {
         !matches!(self, Self::Moved | Self::Unclear)
     }
 }
@@ -92,12 +92,12 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    pub(super) fn change(&self) -> f64 {
+    pub(crate) fn change(&self) -> f64 {
         self.after - self.before
     }
 
     /// Returns whether the change lies outside of its band.
-    pub(super) fn is_sure(&self) -> bool {
+    pub(crate) fn is_sure(&self) -> bool {
         self.change().abs() > self.band
     }
 }

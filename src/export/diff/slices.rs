@@ -8,23 +8,23 @@ use crate::model::{FunctionKind, MarkerPhase, ProfileModel, RowTicks, Sample, Th
 
 /// Number of slices. Enough to estimate an error to 10 %, and few enough that a slice of a short
 /// profile is longer than a call.
-pub(super) const SLICES: usize = 64;
+pub(crate) const SLICES: usize = 64;
 
 /// A quantity in each slice of a profile.
-pub(super) type Slices = [f64; SLICES];
+pub(crate) type Slices = [f64; SLICES];
 
 /// The time of one function in a profile, in ns.
 #[derive(Clone, Debug)]
-pub(super) struct Observed {
-    pub(super) slices: Slices,
-    pub(super) sum: f64,
+pub(crate) struct Observed {
+    pub(crate) slices: Slices,
+    pub(crate) sum: f64,
     /// The sum of the squares of the runs: the times of successive samples of a thread.
-    pub(super) run_squares: f64,
+    pub(crate) run_squares: f64,
 }
 
 impl Observed {
     /// Returns what was counted or measured without samples.
-    pub(super) fn exact(slices: Slices) -> Self {
+    pub(crate) fn exact(slices: Slices) -> Self {
         Self {
             slices,
             sum: slices.iter().sum(),
@@ -32,7 +32,7 @@ impl Observed {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let slices = self.slices.iter_mut().zip(&other.slices);
         slices.for_each(|(slice, other)| *slice += other);
         self.sum += other.sum;
@@ -42,33 +42,33 @@ impl Observed {
 
 /// A function's times, by what counts as its own.
 #[derive(Clone, Debug)]
-pub(super) struct FunctionSlices {
-    pub(super) own: Observed,
-    pub(super) total: Observed,
+pub(crate) struct FunctionSlices {
+    pub(crate) own: Observed,
+    pub(crate) total: Observed,
 }
 
 /// The slices of a profile.
 #[derive(Debug)]
-pub(super) struct ProfileSlices {
+pub(crate) struct ProfileSlices {
     /// By the number of the tracked function.
-    pub(super) functions: Vec<FunctionSlices>,
+    pub(crate) functions: Vec<FunctionSlices>,
     /// The time that the functions share, in ns.
-    pub(super) time: Slices,
+    pub(crate) time: Slices,
     /// Wall time without pauses, in ns.
-    pub(super) wall: Slices,
+    pub(crate) wall: Slices,
     /// Number of samples.
-    pub(super) samples: Slices,
+    pub(crate) samples: Slices,
     /// Units of work.
-    pub(super) work: Slices,
+    pub(crate) work: Slices,
     /// Sum of the squares of the samples' times.
-    pub(super) sample_squares: f64,
+    pub(crate) sample_squares: f64,
 }
 
 /// The functions that are compared: for each group, the function's number.
-pub(super) type Tracked = Vec<Option<u32>>;
+pub(crate) type Tracked = Vec<Option<u32>>;
 
 /// Returns whether functions of this kind are compared. Labels and placeholders run no code.
-pub(super) fn is_compared(kind: FunctionKind) -> bool {
+pub(crate) fn is_compared(kind: FunctionKind) -> bool {
     matches!(kind, FunctionKind::Native | FunctionKind::Script)
 }
 
@@ -99,7 +99,7 @@ impl Run {
 
 /// The wall time that a profile covers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     start_ns: i64,
     length_ns: i128,
 }
@@ -107,7 +107,7 @@ pub(super) struct Span {
 impl Span {
     /// Returns the time of the session, as far as the buffer kept it; without a session, from the
     /// first sample of these threads to the last one.
-    pub(super) fn of(profile: &ProfileModel, threads: &[usize]) -> Self {
+    pub(crate) fn of(profile: &ProfileModel, threads: &[usize]) -> Self {
         let samples = threads
             .iter()
             .map(|&thread| &profile.threads[thread].samples);
@@ -122,7 +122,7 @@ impl Span {
         }
     }
 
-    pub(super) fn length_s(&self) -> f64 {
+    pub(crate) fn length_s(&self) -> f64 {
         self.length_ns as f64 / 1e9
     }
 
@@ -133,7 +133,7 @@ impl Span {
     }
 
     /// Returns the wall time of each slice without pauses, in ns.
-    pub(super) fn wall(&self, profile: &ProfileModel) -> Slices {
+    pub(crate) fn wall(&self, profile: &ProfileModel) -> Slices {
         let process = profile.processes.first();
         let begin_ns = |slice: usize| {
             let passed_ns = self.length_ns * slice as i128 / SLICES as i128;
@@ -149,7 +149,7 @@ impl Span {
 
 /// Divides the chosen threads of a profile into slices. CPU time is counted only if the profile has
 /// it. A unit of work is a marker named `unit_of_work`, if given.
-pub(super) fn slice(
+pub(crate) fn slice(
     (profile, span): (&ProfileModel, &Span),
     (groups, numbers): (&FunctionGroups<'_>, &GroupNumbers),
     (tracked, tracked_count): (&Tracked, usize),

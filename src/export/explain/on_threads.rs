@@ -13,7 +13,7 @@ use crate::types::TimeKind;
 
 /// Returns the threads with their indices. The track of the waiting tasks is not a thread: each of
 /// its intervals is the wait of one future, and its rows are not samples.
-pub(super) fn threads(profile: &ProfileModel) -> impl Iterator<Item = (usize, &Thread)> {
+pub(crate) fn threads(profile: &ProfileModel) -> impl Iterator<Item = (usize, &Thread)> {
     let threads = profile.threads.iter().enumerate();
     threads.filter(|(_, thread)| !thread.is_waiting_tasks())
 }
@@ -24,7 +24,7 @@ const MAX_GAP_INTERVALS: i64 = 10;
 
 /// The times of a request that are known exactly.
 #[derive(Debug)]
-pub(super) struct Exact {
+pub(crate) struct Exact {
     waits: Vec<TimeRange>,
     within: Option<TimeRange>,
     /// When it may have come to a thread: at the end of each wait, and at its begin.
@@ -35,7 +35,7 @@ pub(super) struct Exact {
 
 impl Exact {
     /// `within` is the range of the request's marker.
-    pub(super) fn new(waits: Vec<TimeRange>, within: Option<TimeRange>) -> Self {
+    pub(crate) fn new(waits: Vec<TimeRange>, within: Option<TimeRange>) -> Self {
         let sorted = |times: &dyn Fn(&TimeRange) -> i64, own: Option<i64>| {
             let mut times: Vec<i64> = waits.iter().map(times).chain(own).collect();
             times.sort_unstable();
@@ -65,7 +65,7 @@ impl Exact {
 }
 
 /// Returns when a request was on threads whose samples had its contexts at these times.
-pub(super) fn by_contexts(
+pub(crate) fn by_contexts(
     profile: &ProfileModel,
     contexts: &BTreeMap<usize, Vec<TimeRange>>,
     exact: &Exact,
@@ -165,7 +165,7 @@ fn extended(
 
 /// Returns when a span of `tracing` was on threads, by its label: it was polled in the times outside
 /// of its waits. A time in which several threads came below such a label is left out.
-pub(super) fn by_label(
+pub(crate) fn by_label(
     profile: &ProfileModel,
     name: TextId,
     exact: &Exact,

@@ -23,22 +23,22 @@ const MAX_EDGE_INTERVALS: i64 = 2;
 const BESIDE_NS: i64 = 1_000_000_000;
 
 /// A start and an end, in ns.
-pub(super) type TimeRange = (i64, i64);
+pub(crate) type TimeRange = (i64, i64);
 
 /// Takes a kind of time, the stack in which it passed, and its length in ns. CPU time of which no
 /// sample shows the stack comes without one.
-pub(super) type Add<'v> = dyn FnMut(TimeKind, Option<StackId>, f64) + 'v;
+pub(crate) type Add<'v> = dyn FnMut(TimeKind, Option<StackId>, f64) + 'v;
 
 /// A time that a request spent on a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct OnThread {
-    pub(super) range: TimeRange,
+pub(crate) struct OnThread {
+    pub(crate) range: TimeRange,
     /// The indices of the samples that show the request. They may lie outside the range.
-    pub(super) own: Range<usize>,
+    pub(crate) own: Range<usize>,
 }
 
 /// The times of a thread.
-pub(super) struct ThreadPieces<'a> {
+pub(crate) struct ThreadPieces<'a> {
     profile: &'a ProfileModel,
     thread: &'a Thread,
     /// When the request was suspended although the samples before and after show it.
@@ -50,7 +50,7 @@ pub(super) struct ThreadPieces<'a> {
 
 impl OnThread {
     /// Returns a time in which a request had a thread for itself.
-    pub(super) fn whole(thread: &Thread, range: TimeRange) -> Self {
+    pub(crate) fn whole(thread: &Thread, range: TimeRange) -> Self {
         Self {
             range,
             own: 0..thread.samples.len(),
@@ -60,7 +60,7 @@ impl OnThread {
 
 impl<'a> ThreadPieces<'a> {
     /// Returns what a thread did at the times of a request, which are in order.
-    pub(super) fn of(profile: &'a ProfileModel, thread: &'a Thread, all: &[OnThread]) -> Self {
+    pub(crate) fn of(profile: &'a ProfileModel, thread: &'a Thread, all: &[OnThread]) -> Self {
         let first_ns = all.first().map_or(0, |on| on.range.0);
         let within = (first_ns, all.last().map_or(0, |on| on.range.1));
         let mut pieces = Self {
@@ -113,7 +113,7 @@ impl<'a> ThreadPieces<'a> {
     }
 
     /// Gives the pieces of a time.
-    pub(super) fn visit(&self, on: &OnThread, add: &mut Add<'_>) {
+    pub(crate) fn visit(&self, on: &OnThread, add: &mut Add<'_>) {
         let samples = &self.thread.samples;
         let (start_ns, end_ns) = on.range;
         if end_ns <= start_ns {
@@ -222,7 +222,7 @@ impl<'a> ThreadPieces<'a> {
 
     /// Gives the stacks that ran in these times, which are in order, each with the CPU time that is
     /// charged to it.
-    pub(super) fn visit_charged(
+    pub(crate) fn visit_charged(
         &self,
         all: &[OnThread],
         mut visit: impl FnMut(Option<StackId>, f64),
@@ -291,7 +291,7 @@ impl<'a> ThreadPieces<'a> {
 }
 
 /// Returns what a sample shows: what its thread waited for, or that it ran.
-pub(super) fn shown_kind(profile: &ProfileModel, sample: &Sample) -> TimeKind {
+pub(crate) fn shown_kind(profile: &ProfileModel, sample: &Sample) -> TimeKind {
     match sample.stack.and_then(|stack| profile.idle_kind(stack)) {
         None => TimeKind::Cpu,
         Some("Lock") => TimeKind::Lock,
@@ -304,13 +304,13 @@ pub(super) fn shown_kind(profile: &ProfileModel, sample: &Sample) -> TimeKind {
 }
 
 /// Returns how long two ranges overlap, in ns.
-pub(super) fn overlap_ns(one: TimeRange, other: TimeRange) -> i64 {
+pub(crate) fn overlap_ns(one: TimeRange, other: TimeRange) -> i64 {
     let (start_ns, end_ns) = (one.0.max(other.0), one.1.min(other.1));
     end_ns.saturating_sub(start_ns).max(0)
 }
 
 /// Sorts ranges, joins those that touch, and drops empty ones.
-pub(super) fn merge(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+pub(crate) fn merge(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
     ranges.retain(|range| range.0 < range.1);
     ranges.sort_unstable();
     ranges.dedup_by(|range, last| {
@@ -324,7 +324,7 @@ pub(super) fn merge(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
 }
 
 /// Returns the parts of a range outside of other ranges, which [`merge`] has returned.
-pub(super) fn outside(range: TimeRange, others: &[TimeRange]) -> Vec<TimeRange> {
+pub(crate) fn outside(range: TimeRange, others: &[TimeRange]) -> Vec<TimeRange> {
     let mut parts = Vec::new();
     let mut done_ns = range.0;
     for (start_ns, end_ns) in others.iter().filter(|other| overlap_ns(**other, range) > 0) {

@@ -16,25 +16,25 @@ const MIN_IDLE_SHARE: f64 = 0.02;
 
 /// A time in which a future of the request waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wait {
-    pub(super) range: TimeRange,
+pub(crate) struct Wait {
+    pub(crate) range: TimeRange,
     /// The names of the futures, outermost first.
-    pub(super) futures: TextId,
+    pub(crate) futures: TextId,
 }
 
 /// A request in a profile.
 #[derive(Default, Debug)]
-pub(super) struct Found {
-    pub(super) name: String,
-    pub(super) trace_id: Option<u128>,
-    pub(super) range: TimeRange,
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) trace_id: Option<u128>,
+    pub(crate) range: TimeRange,
     /// Whether the range is that of a marker.
-    pub(super) has_marker: bool,
+    pub(crate) has_marker: bool,
     /// When it was on each thread, by the thread's index, in order of time.
-    pub(super) on_threads: BTreeMap<usize, Vec<OnThread>>,
-    pub(super) waits: Vec<Wait>,
+    pub(crate) on_threads: BTreeMap<usize, Vec<OnThread>>,
+    pub(crate) waits: Vec<Wait>,
     /// For how long it was on threads, if its span tells.
-    pub(super) busy_ns: Option<f64>,
+    pub(crate) busy_ns: Option<f64>,
 }
 
 /// A marker's interval.
@@ -63,7 +63,7 @@ fn not_found(got: &str, expected: &str) -> io::Error {
 ///
 /// # Errors
 /// The profile has no such request.
-pub(super) fn find(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Found> {
+pub(crate) fn find(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Found> {
     match wanted {
         Wanted::Trace(trace_id) => {
             let evidence = Evidence::of_trace(profile, *trace_id);

@@ -13,7 +13,7 @@ const INSIDE: &str = " \u{2192} ";
 
 /// Where a request's time passed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// In a stack. The stack of a suspended request is the last one before.
     Stack(Option<StackId>),
     /// In futures with these names, the innermost first; none if the profile does not tell.
@@ -22,7 +22,7 @@ pub(super) enum Place {
 
 impl Found {
     /// Gives the times in which the request was on no thread.
-    pub(super) fn visit_suspended(
+    pub(crate) fn visit_suspended(
         &self,
         profile: &ProfileModel,
         add: &mut dyn FnMut(TimeKind, Place, f64),
@@ -159,7 +159,7 @@ fn together(futures: &[&str]) -> Vec<String> {
 
 /// Returns the time within a range without samples, in ns: before the first sample, after the last
 /// one, in pauses, and in gaps of the sampler.
-pub(super) fn unsampled_ns(profile: &ProfileModel, range: TimeRange) -> i64 {
+pub(crate) fn unsampled_ns(profile: &ProfileModel, range: TimeRange) -> i64 {
     let longest_ns = (MAX_TICK_INTERVALS * profile.meta.interval_ns) as i64;
     let mut sampled: Vec<TimeRange> = Vec::new();
     for (_, thread) in threads(profile) {

@@ -12,8 +12,8 @@ use crate::types::ReadError;
 const OTHER: &str = "Other";
 
 #[derive(Default)]
-pub(super) struct ModelBuilder {
-    pub(super) profile: ProfileModel,
+pub(crate) struct ModelBuilder {
+    pub(crate) profile: ProfileModel,
     /// Indices of the profile's categories by their names.
     category_index: HashMap<String, u16>,
     /// Indices of their subcategories, by the category and the name.
@@ -27,17 +27,17 @@ pub(super) struct ModelBuilder {
 }
 
 /// A category of a process, as the profile has it.
-pub(super) struct KnownCategory {
-    pub(super) category: u16,
-    pub(super) subcategories: Vec<u16>,
+pub(crate) struct KnownCategory {
+    pub(crate) category: u16,
+    pub(crate) subcategories: Vec<u16>,
 }
 
 /// The categories of a process; `None` for a profile of a time without them.
-pub(super) type Categories = Option<Vec<KnownCategory>>;
+pub(crate) type Categories = Option<Vec<KnownCategory>>;
 
 impl ModelBuilder {
     /// Returns a builder that adds further processes to a profile.
-    pub(super) fn extending(profile: ProfileModel) -> Self {
+    pub(crate) fn extending(profile: ProfileModel) -> Self {
         let categories = || profile.categories.iter().zip(0..=u16::MAX);
         let mut subcategory_index = HashMap::new();
         for (category, index) in categories() {
@@ -58,7 +58,7 @@ impl ModelBuilder {
         }
     }
 
-    pub(super) fn finish(mut self) -> ProfileModel {
+    pub(crate) fn finish(mut self) -> ProfileModel {
         if self.profile.categories.is_empty() {
             self.profile.categories.push(Category {
                 name: OTHER.to_owned(),
@@ -71,7 +71,7 @@ impl ModelBuilder {
 
     /// Adds the categories of a process. Those of the first process keep their numbers; the others
     /// are found by their names.
-    pub(super) fn read_categories(
+    pub(crate) fn read_categories(
         &mut self,
         meta: &Object<'_, '_>,
     ) -> Result<Categories, ReadError> {
@@ -136,7 +136,7 @@ impl ModelBuilder {
     }
 
     /// Adds the description of a marker type, unless another process has described it.
-    pub(super) fn add_schema(&mut self, name: String, json: String) {
+    pub(crate) fn add_schema(&mut self, name: String, json: String) {
         if self.schema_names.insert(name.clone()) {
             self.profile
                 .marker_schemas
@@ -145,7 +145,7 @@ impl ModelBuilder {
     }
 
     /// Returns a module that only its name is known of.
-    pub(super) fn unplaced_module(&mut self, process: usize, name: &str) -> ModuleId {
+    pub(crate) fn unplaced_module(&mut self, process: usize, name: &str) -> ModuleId {
         let modules = &mut self.profile.modules;
         let key = (process, name.to_owned());
         *self.unplaced_modules.entry(key).or_insert_with(|| {
@@ -160,7 +160,7 @@ impl ModelBuilder {
     }
 
     /// Returns the index of a native symbol, and adds the symbol if it is new.
-    pub(super) fn native_symbol(&mut self, symbol: NativeSymbol) -> u32 {
+    pub(crate) fn native_symbol(&mut self, symbol: NativeSymbol) -> u32 {
         let key = (symbol.module, symbol.address, symbol.name);
         let symbols = &mut self.profile.native_symbols;
         *self.native_symbols.entry(key).or_insert_with(|| {
@@ -170,20 +170,20 @@ impl ModelBuilder {
     }
 
     /// Returns the index of the process with this id.
-    pub(super) fn process_with(&self, pid: &str) -> Option<usize> {
+    pub(crate) fn process_with(&self, pid: &str) -> Option<usize> {
         let mut processes = self.profile.processes.iter();
         processes.position(|process| process.pid == pid)
     }
 }
 
 /// The texts of a table of strings, and their ids once they were used.
-pub(super) struct Strings<'a> {
+pub(crate) struct Strings<'a> {
     texts: Vec<Cow<'a, str>>,
     ids: Vec<Option<TextId>>,
 }
 
 impl<'a> Strings<'a> {
-    pub(super) fn read(list: Value<'a, '_>) -> Result<Self, ReadError> {
+    pub(crate) fn read(list: Value<'a, '_>) -> Result<Self, ReadError> {
         let texts = list.elements("an array of texts")?;
         let texts = texts.map(|text| text.string("a text"));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
@@ -191,13 +191,13 @@ impl<'a> Strings<'a> {
         Ok(Self { texts, ids })
     }
 
-    pub(super) fn get(&self, index: Value<'_, '_>) -> Result<&str, ReadError> {
+    pub(crate) fn get(&self, index: Value<'_, '_>) -> Result<&str, ReadError> {
         let index = index.index(self.texts.len(), "a string index")?;
         Ok(&self.texts[index])
     }
 
     /// Returns the id of a text in the profile.
-    pub(super) fn id(
+    pub(crate) fn id(
         &mut self,
         profile: &mut ProfileModel,
         index: Value<'_, '_>,

@@ -22,7 +22,7 @@ type IndexFields = HashMap<String, HashSet<String>>;
 
 /// The CPU time of samples, as the profile gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum CpuUnit {
+pub(crate) enum CpuUnit {
     Nanoseconds,
     Microseconds,
     /// Cycles of a clock whose rate is unknown. The model has no such times.
@@ -42,7 +42,7 @@ impl CpuUnit {
         })
     }
 
-    pub(super) fn to_ns(self, value: f64) -> Option<u64> {
+    pub(crate) fn to_ns(self, value: f64) -> Option<u64> {
         let value = value.max(0.0);
         match self {
             Self::Nanoseconds => Some(value as u64),
@@ -53,24 +53,24 @@ impl CpuUnit {
 }
 
 /// What the threads of a process share.
-pub(super) struct Context {
-    pub(super) form: Form,
+pub(crate) struct Context {
+    pub(crate) form: Form,
     /// Start of the process, in ns since the profile's start. Its times are relative to it.
-    pub(super) offset_ns: i64,
+    pub(crate) offset_ns: i64,
     categories: Categories,
-    pub(super) index_fields: IndexFields,
-    pub(super) cpu_unit: CpuUnit,
+    pub(crate) index_fields: IndexFields,
+    pub(crate) cpu_unit: CpuUnit,
     /// Sorted by address; in the order of the file if that has no addresses.
-    pub(super) modules: Vec<ModuleId>,
+    pub(crate) modules: Vec<ModuleId>,
     /// The modules by their names.
-    pub(super) module_names: HashMap<String, ModuleId>,
+    pub(crate) module_names: HashMap<String, ModuleId>,
     /// Index of the process in the model; the first one where the format does not tell.
-    pub(super) process: usize,
+    pub(crate) process: usize,
 }
 
 impl Context {
     /// Reads the context of a process from its profile and its `meta`.
-    pub(super) fn read(
+    pub(crate) fn read(
         builder: &mut ModelBuilder,
         (form, offset_ns, process): (Form, i64, usize),
         (profile, meta): (&Object<'_, '_>, &Object<'_, '_>),
@@ -90,7 +90,7 @@ impl Context {
     }
 
     /// Adds the modules of a process, or of a thread, which replace the modules known before.
-    pub(super) fn read_modules(
+    pub(crate) fn read_modules(
         &mut self,
         builder: &mut ModelBuilder,
         part: &Object<'_, '_>,
@@ -146,7 +146,7 @@ impl Context {
     }
 
     /// Returns a category of the profile, from a category and a subcategory of the process.
-    pub(super) fn category(
+    pub(crate) fn category(
         &self,
         category: Option<Value<'_, '_>>,
         subcategory: Option<Value<'_, '_>>,
@@ -166,7 +166,7 @@ impl Context {
     }
 
     /// Adds the counters of a part of the profile.
-    pub(super) fn read_counters(
+    pub(crate) fn read_counters(
         &self,
         builder: &mut ModelBuilder,
         part: &Object<'_, '_>,
@@ -225,7 +225,7 @@ impl Context {
 }
 
 /// Reads the facts about the whole profile.
-pub(super) fn read_meta(
+pub(crate) fn read_meta(
     builder: &mut ModelBuilder,
     meta: &Object<'_, '_>,
     form: Form,
@@ -284,7 +284,7 @@ fn read_schemas(
 
 /// Returns a time of a process that started `offset_ns` after the profile, in ns since the profile's
 /// start.
-pub(super) fn in_profile(
+pub(crate) fn in_profile(
     time: Option<Value<'_, '_>>,
     offset_ns: i64,
 ) -> Result<Option<i64>, ReadError> {
@@ -293,7 +293,7 @@ pub(super) fn in_profile(
 }
 
 /// Reads the pauses of a process that started `offset_ns` after the profile.
-pub(super) fn read_pauses(
+pub(crate) fn read_pauses(
     offset_ns: i64,
     part: &Object<'_, '_>,
 ) -> Result<Vec<PausedRange>, ReadError> {

@@ -17,7 +17,7 @@ const MAIN_THREAD: &str = "GeckoMain";
 
 /// Reads the profile of a process, and of the processes within it, into the profile of the outermost
 /// process. `level` is 1 for the outermost process, and 2 for its children.
-pub(super) fn read_gecko(
+pub(crate) fn read_gecko(
     builder: &mut ModelBuilder,
     profile: &Object<'_, '_>,
     meta: &Object<'_, '_>,

@@ -12,7 +12,7 @@ use crate::types::ReadError;
 
 /// The part of a frame in a stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// The frame was interrupted at its address.
     Innermost,
     /// The frame has called another one, so its address is the one that the call returns to.
@@ -20,7 +20,7 @@ pub(super) enum Role {
 }
 
 /// The stacks of a thread. A stack is added to the model when it is first used.
-pub(super) struct GeckoStacks<'c> {
+pub(crate) struct GeckoStacks<'c> {
     context: &'c Context,
     frames: Vec<GeckoFrame>,
     /// The prefix and the frame of each stack.
@@ -48,7 +48,7 @@ const FRAME_COLUMNS: &[&str] = &[
 ];
 
 impl<'c> GeckoStacks<'c> {
-    pub(super) fn read<'a>(
+    pub(crate) fn read<'a>(
         builder: &mut ModelBuilder,
         context: &'c Context,
         thread: &Object<'a, '_>,
@@ -81,7 +81,7 @@ impl<'c> GeckoStacks<'c> {
     }
 
     /// Returns the model's stack for an index of the stack table.
-    pub(super) fn stack(
+    pub(crate) fn stack(
         &mut self,
         profile: &mut ProfileModel,
         index: Value<'_, '_>,

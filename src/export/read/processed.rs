@@ -29,7 +29,7 @@ const NATIVE_COLUMNS: &[(&str, &str)] = &[
     ("threadId", "threadId"),
 ];
 
-pub(super) fn read_processed(
+pub(crate) fn read_processed(
     builder: &mut ModelBuilder,
     profile: &Object<'_, '_>,
     meta: &Object<'_, '_>,

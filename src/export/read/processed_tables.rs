@@ -15,7 +15,7 @@ const LIBRARY_RESOURCE: u64 = 1;
 
 /// Reads the paths of the table of sources, and adds the sources' contents to the model. Before
 /// version 58, functions had the path itself.
-pub(super) fn read_sources<'a>(
+pub(crate) fn read_sources<'a>(
     builder: &mut ModelBuilder,
     shared: &Object<'a, '_>,
     strings: &mut Strings<'a>,
@@ -42,11 +42,11 @@ pub(super) fn read_sources<'a>(
 }
 
 /// The model's stack for each of the stack table.
-pub(super) struct StackTable(Vec<StackId>);
+pub(crate) struct StackTable(Vec<StackId>);
 
 impl StackTable {
     /// Reads the tables of a thread, or those of all threads. `files` are the paths of the sources.
-    pub(super) fn read<'a>(
+    pub(crate) fn read<'a>(
         builder: &mut ModelBuilder,
         context: &Context,
         tables: &Object<'a, '_>,
@@ -90,7 +90,7 @@ impl StackTable {
     }
 
     /// Returns the model's stack for an index of the stack table.
-    pub(super) fn stack(&self, index: &Value<'_, '_>) -> Result<StackId, ReadError> {
+    pub(crate) fn stack(&self, index: &Value<'_, '_>) -> Result<StackId, ReadError> {
         let index = index.index(self.0.len(), "a stack index")?;
         Ok(self.0[index])
     }

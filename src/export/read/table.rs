@@ -9,13 +9,13 @@ const COLUMN: &str = "a column, which is an array";
 
 /// How a format writes tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Gecko,
     Processed,
 }
 
 /// A row of a table.
-pub(super) struct TableRow<'a, 'p> {
+pub(crate) struct TableRow<'a, 'p> {
     /// The columns that the reader uses.
     names: &'p [&'static str],
     /// In the order of the names.
@@ -34,7 +34,7 @@ enum CellPlaces<'p> {
 
 /// Calls `each` for the rows of a table, with their numbers. `names` are the columns that the reader
 /// uses; it finds the first `required` of them in every table. The first one is as long as the table.
-pub(super) fn each_row<'a>(
+pub(crate) fn each_row<'a>(
     form: Form,
     table: &Object<'a, '_>,
     (names, required): (&[&'static str], usize),
@@ -169,7 +169,7 @@ impl<'a> TableRow<'a, '_> {
     }
 
     /// Returns the cell in a column; `None` if it is missing or null.
-    pub(super) fn get(&self, name: &str) -> Option<Value<'a, '_>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Value<'a, '_>> {
         debug_assert!(self.names.contains(&name), "{name} is not read");
         let column = self.names.iter().position(|known| *known == name)?;
         let (text, place) = (self.cells[column]?, self.place(column));
@@ -177,7 +177,7 @@ impl<'a> TableRow<'a, '_> {
     }
 
     /// Reads the cell in a column; `None` if it is missing or null.
-    pub(super) fn read<'s, T>(
+    pub(crate) fn read<'s, T>(
         &'s self,
         name: &str,
         read: impl FnOnce(&Value<'a, 's>) -> Result<T, ReadError>,
@@ -186,7 +186,7 @@ impl<'a> TableRow<'a, '_> {
     }
 
     /// Returns a cell that every row has.
-    pub(super) fn require(&self, name: &str, expected: &str) -> Result<Value<'a, '_>, ReadError> {
+    pub(crate) fn require(&self, name: &str, expected: &str) -> Result<Value<'a, '_>, ReadError> {
         self.get(name).ok_or_else(|| {
             let column = self.names.iter().position(|known| *known == name);
             let column = column.unwrap_or_default();
@@ -196,7 +196,7 @@ impl<'a> TableRow<'a, '_> {
     }
 
     /// Reads a line or a column of a source file; `None` if it is missing or unknown.
-    pub(super) fn position(&self, name: &str) -> Result<Option<u32>, ReadError> {
+    pub(crate) fn position(&self, name: &str) -> Result<Option<u32>, ReadError> {
         let number = self.read(name, |number| number.unsigned("a number from 0 on"))?;
         Ok(number
             .and_then(|number| u32::try_from(number).ok())
@@ -204,7 +204,7 @@ impl<'a> TableRow<'a, '_> {
     }
 
     /// Returns the time of the row.
-    pub(super) fn time_ns(&self) -> Result<i64, ReadError> {
+    pub(crate) fn time_ns(&self) -> Result<i64, ReadError> {
         match self.time_ns {
             Some(time_ns) => Ok(time_ns),
             None => self.require("time", "a time in ms")?.time_ns(),

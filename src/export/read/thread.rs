@@ -28,14 +28,14 @@ const NETWORK_TIMES: &[&str] = &[
 ];
 
 /// A cause of a marker: its stack, and the stack's time.
-pub(super) type Cause = Option<(StackId, i64)>;
+pub(crate) type Cause = Option<(StackId, i64)>;
 
 /// What a format makes of the member that may hold a marker's stack.
-pub(super) type ReadCause<'f, 'a> =
+pub(crate) type ReadCause<'f, 'a> =
     dyn FnMut(&mut ProfileModel, &str, Value<'a, '_>) -> Result<Option<Cause>, ReadError> + 'f;
 
 /// Returns the facts about a thread, without its samples and markers.
-pub(super) fn read_thread(
+pub(crate) fn read_thread(
     context: &Context,
     thread: &Object<'_, '_>,
     process: usize,
@@ -52,7 +52,7 @@ pub(super) fn read_thread(
 }
 
 /// Reads the samples of a thread. `stack` returns the stack with an index.
-pub(super) fn read_samples(
+pub(crate) fn read_samples(
     context: &Context,
     thread: &Object<'_, '_>,
     mut stack: impl FnMut(Value<'_, '_>) -> Result<StackId, ReadError>,
@@ -96,7 +96,7 @@ fn in_order(samples: Samples) -> Samples {
 
 /// Reads the markers of a thread. `cause` reads the member of a marker's data that holds the marker's
 /// stack, and returns `None` for every other one.
-pub(super) fn read_markers<'a>(
+pub(crate) fn read_markers<'a>(
     profile: &mut ProfileModel,
     context: &Context,
     thread: &Object<'a, '_>,
@@ -222,7 +222,7 @@ fn moved_to_profile(value: FieldValue, offset_ns: i64) -> FieldValue {
     ns.map_or(value, |ns| FieldValue::Number(ns as f64 / 1e6))
 }
 
-pub(super) fn field_value(
+pub(crate) fn field_value(
     profile: &mut ProfileModel,
     value: Value<'_, '_>,
 ) -> Result<FieldValue, ReadError> {

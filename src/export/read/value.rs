@@ -27,7 +27,7 @@ const TABLE: &str = "a table";
 
 /// The place of a value: the steps that lead to it from the whole text.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'p> {
+pub(crate) struct Place<'p> {
     outer: Option<&'p Place<'p>>,
     step: Step<'p>,
 }
@@ -63,14 +63,14 @@ impl Place<'_> {
         }
     }
 
-    pub(super) fn index(&self, index: usize) -> Place<'_> {
+    pub(crate) fn index(&self, index: usize) -> Place<'_> {
         Place {
             outer: Some(self),
             step: Step::Index(index),
         }
     }
 
-    pub(super) fn error(&self, got: impl fmt::Display, expected: impl fmt::Display) -> ReadError {
+    pub(crate) fn error(&self, got: impl fmt::Display, expected: impl fmt::Display) -> ReadError {
         let path = match self.outer {
             Some(_) => self.to_string(),
             None => "the whole text".to_owned(),
@@ -85,20 +85,20 @@ impl Place<'_> {
 
 /// A value of the profile, as its JSON text without spaces around it.
 #[derive(Clone, Copy)]
-pub(super) struct Value<'a, 'p> {
-    pub(super) text: &'a str,
-    pub(super) place: Place<'p>,
+pub(crate) struct Value<'a, 'p> {
+    pub(crate) text: &'a str,
+    pub(crate) place: Place<'p>,
 }
 
 /// The members of an object.
-pub(super) struct Object<'a, 'p> {
+pub(crate) struct Object<'a, 'p> {
     members: Vec<(Cow<'a, str>, &'a str)>,
-    pub(super) place: Place<'p>,
+    pub(crate) place: Place<'p>,
 }
 
 impl<'a> Value<'a, 'static> {
     /// Checks that a whole text is JSON.
-    pub(super) fn parse(text: &'a str) -> Result<Self, ReadError> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, ReadError> {
         let value: &RawValue =
             serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
         Ok(Self {
@@ -113,26 +113,26 @@ impl<'a> Value<'a, 'static> {
 
 impl<'a, 'p> Value<'a, 'p> {
     /// Returns the error that this value is not what is expected.
-    pub(super) fn error(&self, expected: impl fmt::Display) -> ReadError {
+    pub(crate) fn error(&self, expected: impl fmt::Display) -> ReadError {
         let quoted = cut_at_character(self.text, MAX_QUOTED_BYTES);
         let is_whole = quoted.len() == self.text.len();
         let dots = if is_whole { "" } else { "…" };
         self.place.error(format_args!("{quoted}{dots}"), expected)
     }
 
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.text == "null"
     }
 
-    pub(super) fn is_object(&self) -> bool {
+    pub(crate) fn is_object(&self) -> bool {
         self.text.starts_with('{')
     }
 
-    pub(super) fn is_text(&self) -> bool {
+    pub(crate) fn is_text(&self) -> bool {
         self.text.starts_with('"')
     }
 
-    pub(super) fn object(&self, expected: &str) -> Result<Object<'a, 'p>, ReadError> {
+    pub(crate) fn object(&self, expected: &str) -> Result<Object<'a, 'p>, ReadError> {
         let rest = self.text.strip_prefix('{');
         let mut rest = rest.ok_or_else(|| self.error(expected))?;
         let mut members = Vec::new();
@@ -147,7 +147,7 @@ impl<'a, 'p> Value<'a, 'p> {
     }
 
     /// Returns the elements of an array.
-    pub(super) fn elements<'s>(
+    pub(crate) fn elements<'s>(
         &'s self,
         expected: &str,
     ) -> Result<impl Iterator<Item = Value<'a, 's>> + use<'a, 'p, 's>, ReadError> {
@@ -161,7 +161,7 @@ impl<'a, 'p> Value<'a, 'p> {
         }))
     }
 
-    pub(super) fn number(&self, expected: &str) -> Result<f64, ReadError> {
+    pub(crate) fn number(&self, expected: &str) -> Result<f64, ReadError> {
         match self.text.as_bytes().first() {
             Some(b'-' | b'0'..=b'9') => self.text.parse().map_err(|_| self.error(expected)),
             _ => Err(self.error(expected)),
@@ -169,7 +169,7 @@ impl<'a, 'p> Value<'a, 'p> {
     }
 
     /// Returns an integer, or the integer part of a number that fits.
-    pub(super) fn unsigned(&self, expected: &str) -> Result<u64, ReadError> {
+    pub(crate) fn unsigned(&self, expected: &str) -> Result<u64, ReadError> {
         if let Ok(number) = self.text.parse() {
             return Ok(number);
         }
@@ -180,7 +180,7 @@ impl<'a, 'p> Value<'a, 'p> {
     }
 
     /// Returns an index of a list of `length` elements.
-    pub(super) fn index(&self, length: usize, noun: &str) -> Result<usize, ReadError> {
+    pub(crate) fn index(&self, length: usize, noun: &str) -> Result<usize, ReadError> {
         let index = self.text.parse().ok().filter(|index| *index < length);
         index.ok_or_else(|| match length {
             0 => self.error(format_args!(
@@ -191,7 +191,7 @@ impl<'a, 'p> Value<'a, 'p> {
     }
 
     /// Returns a number as a float whose magnitude JavaScript counts exactly.
-    pub(super) fn count(&self, expected: &str) -> Result<f64, ReadError> {
+    pub(crate) fn count(&self, expected: &str) -> Result<f64, ReadError> {
         match self.number(expected)? {
             number if number.abs() <= MAX_COUNT => Ok(number),
             _ => Err(self.error(expected)),
@@ -199,17 +199,17 @@ impl<'a, 'p> Value<'a, 'p> {
     }
 
     /// Returns a time in ms as ns.
-    pub(super) fn time_ns(&self) -> Result<i64, ReadError> {
+    pub(crate) fn time_ns(&self) -> Result<i64, ReadError> {
         let expected = "a time in ms";
         to_ns(self.number(expected)?).ok_or_else(|| self.error(expected))
     }
 
     /// Returns a duration in ms as ns; 0 for a negative one.
-    pub(super) fn duration_ns(&self) -> Result<u64, ReadError> {
+    pub(crate) fn duration_ns(&self) -> Result<u64, ReadError> {
         Ok(u64::try_from(self.time_ns()?).unwrap_or(0))
     }
 
-    pub(super) fn bool(&self) -> Result<bool, ReadError> {
+    pub(crate) fn bool(&self) -> Result<bool, ReadError> {
         match self.text {
             "true" | "1" => Ok(true),
             "false" | "0" => Ok(false),
@@ -217,12 +217,12 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    pub(super) fn string(&self, expected: &str) -> Result<Cow<'a, str>, ReadError> {
+    pub(crate) fn string(&self, expected: &str) -> Result<Cow<'a, str>, ReadError> {
         unquoted(self.text).ok_or_else(|| self.error(expected))
     }
 
     /// Returns a text, or a number as a text: the form of process ids and thread ids.
-    pub(super) fn id(&self) -> Result<Cow<'a, str>, ReadError> {
+    pub(crate) fn id(&self) -> Result<Cow<'a, str>, ReadError> {
         if self.is_text() {
             return self.string("an id");
         }
@@ -232,13 +232,13 @@ impl<'a, 'p> Value<'a, 'p> {
 }
 
 /// Returns a time in ms as ns; `None` if it is too far from the profile's start.
-pub(super) fn to_ns(ms: f64) -> Option<i64> {
+pub(crate) fn to_ns(ms: f64) -> Option<i64> {
     (ms.abs() <= MAX_TIME_MS).then(|| (ms * 1e6).round() as i64)
 }
 
 impl<'a> Object<'a, '_> {
     /// Returns a member; `None` if it is missing or null.
-    pub(super) fn get<'s>(&'s self, key: &'s str) -> Option<Value<'a, 's>> {
+    pub(crate) fn get<'s>(&'s self, key: &'s str) -> Option<Value<'a, 's>> {
         self.members()
             .rev()
             .find_map(|(name, value)| (name == key).then_some(value))
@@ -246,7 +246,7 @@ impl<'a> Object<'a, '_> {
     }
 
     /// Reads a member; `None` if it is missing or null.
-    pub(super) fn read<'s, T>(
+    pub(crate) fn read<'s, T>(
         &'s self,
         key: &'s str,
         read: impl FnOnce(&Value<'a, 's>) -> Result<T, ReadError>,
@@ -255,13 +255,13 @@ impl<'a> Object<'a, '_> {
     }
 
     /// Returns a list; an empty one if it is missing.
-    pub(super) fn list<'s>(&'s self, key: &'s str) -> Value<'a, 's> {
+    pub(crate) fn list<'s>(&'s self, key: &'s str) -> Value<'a, 's> {
         let place = self.place.key(key);
         let empty = Value { text: "[]", place };
         self.get(key).unwrap_or(empty)
     }
 
-    pub(super) fn require<'s>(
+    pub(crate) fn require<'s>(
         &'s self,
         key: &'s str,
         expected: &str,
@@ -270,19 +270,19 @@ impl<'a> Object<'a, '_> {
         value.ok_or_else(|| self.place.key(key).error("nothing", expected))
     }
 
-    pub(super) fn table<'s>(&'s self, key: &'s str) -> Result<Object<'a, 's>, ReadError> {
+    pub(crate) fn table<'s>(&'s self, key: &'s str) -> Result<Object<'a, 's>, ReadError> {
         self.require(key, TABLE)?.object(TABLE)
     }
 
     /// Returns a table; `None` if it is missing or null.
-    pub(super) fn optional_table<'s>(
+    pub(crate) fn optional_table<'s>(
         &'s self,
         key: &'s str,
     ) -> Result<Option<Object<'a, 's>>, ReadError> {
         self.read(key, |table| table.object(TABLE))
     }
 
-    pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = (&str, Value<'a, '_>)> {
+    pub(crate) fn members(&self) -> impl DoubleEndedIterator<Item = (&str, Value<'a, '_>)> {
         self.members.iter().map(|(key, text)| {
             let place = self.place.key(key);
             (&**key, Value { text, place })
@@ -290,13 +290,13 @@ impl<'a> Object<'a, '_> {
     }
 
     /// Returns the text of a member; an empty one if the member is missing.
-    pub(super) fn text(&self, key: &str) -> Result<String, ReadError> {
+    pub(crate) fn text(&self, key: &str) -> Result<String, ReadError> {
         let text = self.read(key, |value| value.string("a text"))?;
         Ok(text.unwrap_or_default().into_owned())
     }
 
     /// Returns the JSON of a member.
-    pub(super) fn json(&self, key: &str) -> String {
+    pub(crate) fn json(&self, key: &str) -> String {
         self.get(key).map_or("", |value| value.text).to_owned()
     }
 }

@@ -18,74 +18,74 @@ use serde::de::DeserializeOwned;
 /// Number of functions that are kept of each thread.
 const MAX_FUNCTIONS_OF_THREAD: usize = 3;
 /// Number of markers, and of rows of the smaller tables.
-pub(super) const MAX_OTHERS: usize = 8;
+pub(crate) const MAX_OTHERS: usize = 8;
 /// Number of marker intervals that are kept between two selections of the slowest ones.
 const KEPT_MARKERS: usize = 4096;
 
 /// A function, or a label, with its time.
 #[derive(Clone, Debug)]
-pub(super) struct FunctionRow<'a> {
-    pub(super) group: FunctionGroup<'a>,
-    pub(super) time: FunctionTime,
+pub(crate) struct FunctionRow<'a> {
+    pub(crate) group: FunctionGroup<'a>,
+    pub(crate) time: FunctionTime,
     /// Whether it belongs to the program's own crates.
-    pub(super) is_own: bool,
+    pub(crate) is_own: bool,
     /// The innermost label during most of a native function's self time.
-    pub(super) label: Option<Cow<'a, str>>,
+    pub(crate) label: Option<Cow<'a, str>>,
 }
 
 /// A thread with its times, and its functions by self time.
 #[derive(Clone, Debug)]
-pub(super) struct ThreadRow<'a> {
+pub(crate) struct ThreadRow<'a> {
     /// Index in `ProfileModel::threads`.
-    pub(super) thread: usize,
-    pub(super) all: Time,
-    pub(super) cpu_ns: u64,
-    pub(super) idle_samples: u64,
+    pub(crate) thread: usize,
+    pub(crate) all: Time,
+    pub(crate) cpu_ns: u64,
+    pub(crate) idle_samples: u64,
     /// Time in which it waited for a processor; `None` if the profile does not say.
-    pub(super) queued_ns: Option<u64>,
+    pub(crate) queued_ns: Option<u64>,
     /// Time from the thread's first sample to the end of its last one, without pauses.
-    pub(super) lifetime_ns: u64,
+    pub(crate) lifetime_ns: u64,
     /// The functions with the most self time.
-    pub(super) hottest: Vec<FunctionRow<'a>>,
+    pub(crate) hottest: Vec<FunctionRow<'a>>,
 }
 
 /// A marker with a beginning and an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct SlowMarker {
-    pub(super) duration_ns: u64,
-    pub(super) start_ns: i64,
-    pub(super) thread: usize,
-    pub(super) name: TextId,
+pub(crate) struct SlowMarker {
+    pub(crate) duration_ns: u64,
+    pub(crate) start_ns: i64,
+    pub(crate) thread: usize,
+    pub(crate) name: TextId,
 }
 
 /// The cost of the profiler.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// CPU time of the sampler thread.
-    pub(super) cpu_ns: u64,
-    pub(super) buffer_bytes: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) buffer_bytes: u64,
     /// Time in which threads were stopped for their samples; `None` in an older profile.
-    pub(super) stopped_ns: Option<u64>,
+    pub(crate) stopped_ns: Option<u64>,
 }
 
 /// What the summary says.
 #[derive(Debug, Default)]
-pub(super) struct Facts<'a> {
-    pub(super) sum: ThreadTimes,
+pub(crate) struct Facts<'a> {
+    pub(crate) sum: ThreadTimes,
     /// The busiest thread first.
-    pub(super) threads: Vec<ThreadRow<'a>>,
+    pub(crate) threads: Vec<ThreadRow<'a>>,
     /// Native and script functions, and labels.
-    pub(super) functions: Vec<FunctionRow<'a>>,
+    pub(crate) functions: Vec<FunctionRow<'a>>,
     /// The slowest markers, the slowest one first.
-    pub(super) markers: Vec<SlowMarker>,
+    pub(crate) markers: Vec<SlowMarker>,
     /// Number of markers with a beginning and an end.
-    pub(super) interval_count: u64,
+    pub(crate) interval_count: u64,
     /// Counts of missing data that are not 0, by name.
-    pub(super) losses: BTreeMap<String, u64>,
+    pub(crate) losses: BTreeMap<String, u64>,
     /// What the profiler wrote into the profile about its own cost, if it did.
-    pub(super) cost: Option<Cost>,
+    pub(crate) cost: Option<Cost>,
     /// Time of the first sample or marker, and of the last one.
-    pub(super) span_ns: Option<(i64, i64)>,
+    pub(crate) span_ns: Option<(i64, i64)>,
 }
 
 /// Returns the time from a thread's first sample to the end of its last one, without pauses.
@@ -101,7 +101,7 @@ fn lifetime_ns(profile: &ProfileModel, thread: &Thread) -> u64 {
 }
 
 /// Sorts rows by a time, the greatest first, and then by name.
-pub(super) fn sort_by_time(rows: &mut [FunctionRow<'_>], key: impl Fn(&FunctionTime) -> Time) {
+pub(crate) fn sort_by_time(rows: &mut [FunctionRow<'_>], key: impl Fn(&FunctionTime) -> Time) {
     rows.shared_sort_by(|one, other| {
         let number = |row: &FunctionRow<'_>| {
             let time = key(&row.time);
@@ -117,7 +117,7 @@ pub(super) fn sort_by_time(rows: &mut [FunctionRow<'_>], key: impl Fn(&FunctionT
 
 impl<'a> Facts<'a> {
     /// Collects the facts of the threads that the options choose.
-    pub(super) fn collect(profile: &'a ProfileModel, options: &ExportOptions) -> Self {
+    pub(crate) fn collect(profile: &'a ProfileModel, options: &ExportOptions) -> Self {
         let mut facts = Self {
             losses: losses(profile),
             cost: cost(profile),
@@ -211,7 +211,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns the number of unnamed addresses, and the time in which one was innermost.
-    pub(super) fn unnamed(&self) -> (usize, Time) {
+    pub(crate) fn unnamed(&self) -> (usize, Time) {
         let mut time = Time::default();
         let unnamed = self.functions.iter().filter(|row| !row.group.is_named);
         let count = unnamed.inspect(|row| time.add(row.time.own)).count();
@@ -257,7 +257,7 @@ fn losses(profile: &ProfileModel) -> BTreeMap<String, u64> {
 
 /// Returns the CPU time of the profile's processes as their own counters measured it, with the
 /// threads that were not sampled. `None` without such a counter.
-pub(super) fn process_cpu_ns(profile: &ProfileModel) -> Option<u64> {
+pub(crate) fn process_cpu_ns(profile: &ProfileModel) -> Option<u64> {
     let counters = profile.counters.iter();
     let sum = |counter: &Counter| {
         let deltas = counter.samples.iter().map(|sample| sample.delta);

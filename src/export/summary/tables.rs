@@ -10,7 +10,7 @@ use crate::export::summary::text_columns::{
 use crate::model::{FunctionKind, ProfileModel};
 
 /// Length of names in a text that would otherwise have too many bytes.
-pub(super) const MIN_NAME_CHARS: usize = 60;
+pub(crate) const MIN_NAME_CHARS: usize = 60;
 const MAX_SHORT_CHARS: usize = 24;
 
 const MAX_THREADS: usize = 12;
@@ -20,11 +20,11 @@ const MAX_THREADS_WITH_FUNCTIONS: usize = 5;
 use ColumnKind::{Bar, Left, Name, Right};
 
 /// A section with a table.
-pub(super) struct Section {
-    pub(super) title: &'static str,
-    pub(super) columns: Columns,
+pub(crate) struct Section {
+    pub(crate) title: &'static str,
+    pub(crate) columns: Columns,
     /// Number of rows that there would be without a limit.
-    pub(super) all: usize,
+    pub(crate) all: usize,
 }
 
 impl Section {
@@ -36,7 +36,7 @@ impl Section {
         }
     }
 
-    pub(super) fn lines(&self, layout: Layout) -> String {
+    pub(crate) fn lines(&self, layout: Layout) -> String {
         let title = match layout.look {
             Look::Plain => format!("# {}", self.title),
             Look::Terminal { .. } => styled(self.title, TITLE, layout.look),
@@ -58,7 +58,7 @@ fn thread_name(profile: &ProfileModel, index: usize) -> String {
     }
 }
 
-pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
+pub(crate) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
     let mut headings = vec![
         (Right, "samples"),
         (Right, "sampled"),
@@ -111,7 +111,7 @@ fn share_of(part: Time, all: Time) -> String {
     share_text(share(part, all))
 }
 
-pub(super) fn functions(
+pub(crate) fn functions(
     title: &'static str,
     facts: &Facts<'_>,
     kind: FunctionKind,
@@ -122,7 +122,7 @@ pub(super) fn functions(
 }
 
 /// Returns the functions of the program's own crates.
-pub(super) fn own_functions(facts: &Facts<'_>) -> Section {
+pub(crate) fn own_functions(facts: &Facts<'_>) -> Section {
     let title = "the program's own functions by total time";
     let is_own = |row: &&FunctionRow<'_>| row.is_own;
     chosen_functions(title, facts, FunctionKind::Native, is_own, |time| {
@@ -183,7 +183,7 @@ fn chosen_functions(
 
 /// Returns the hottest functions of the busiest threads. Left out for a single thread, whose
 /// functions are those of the profile.
-pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
+pub(crate) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
     let headings = [
         (Right, "self"),
         (Right, "self%"),
@@ -212,7 +212,7 @@ pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> 
     Section::new("functions by thread and self time", columns, all)
 }
 
-pub(super) fn markers(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
+pub(crate) fn markers(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
     let headings = [
         (Right, "duration"),
         (Right, "at"),
@@ -231,7 +231,7 @@ pub(super) fn markers(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
     Section::new("slowest markers", columns, facts.interval_count as usize)
 }
 
-pub(super) fn losses(facts: &Facts<'_>) -> Section {
+pub(crate) fn losses(facts: &Facts<'_>) -> Section {
     let mut columns = Columns::new(&[(Right, "count"), (Left, "what is missing")]);
     let truncated = facts.sum.truncated_samples;
     let (unnamed, unnamed_time) = facts.unnamed();

@@ -152,14 +152,14 @@ impl Columns {
 }
 
 /// Style of the titles of sections.
-pub(super) const TITLE: Style = Style::new().bold();
+pub(crate) const TITLE: Style = Style::new().bold();
 /// Style of the headings of columns.
 const HEADINGS: Style = Style::new().dimmed();
 /// Style of warnings.
-pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
 
 /// Returns the text in the style, if the terminal has colors.
-pub(super) fn styled(text: &str, style: Style, look: Look) -> String {
+pub(crate) fn styled(text: &str, style: Style, look: Look) -> String {
     match look {
         Look::Terminal {
             has_colors: true, ..
@@ -177,7 +177,7 @@ fn bar(share: f64) -> String {
 
 /// Returns the text in lines of at most this many characters, where its words allow that. The lines
 /// after the first begin with `indent` spaces.
-pub(super) fn wrapped(text: &str, columns: usize, indent: usize) -> String {
+pub(crate) fn wrapped(text: &str, columns: usize, indent: usize) -> String {
     let mut lines = String::new();
     let mut length = 0;
     for word in text.split(' ') {
@@ -214,7 +214,7 @@ pub(crate) fn time_text(ns: u64) -> String {
 }
 
 /// Returns a number of bytes with two or three digits and its unit, as one word.
-pub(super) fn bytes_text(bytes: u64) -> String {
+pub(crate) fn bytes_text(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes}B"),
         1_000..1_000_000 => format!("{:.0}kB", bytes as f64 / 1e3),

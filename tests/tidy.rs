@@ -699,7 +699,7 @@ impl Tree {
             let paths = source.paths.iter();
             // A re-export of a `mod.rs` is resolved where it is used.
             let is_door = source.path.ends_with("/mod.rs");
-            let paths = paths.filter(|path| !path.is_test && !(is_door && path.is_reexport));
+            let paths = paths.filter(|path| !(path.is_test || is_door && path.is_reexport));
             let targets = paths.filter_map(|path| self.path_from_root(path));
             let homes: Vec<_> = targets.map(|target| self.home_of(&target)).collect();
             let files = homes.iter().filter_map(file_of);

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use crate::export::function_names::{comparable_library, comparable_name, one_line};
-use crate::export::unique_list::UniqueList;
 use crate::model::{Function, FunctionId, FunctionKind, ModuleId, ProfileModel, is_whole_stack};
+use crate::util::UniqueList;
 
 /// Which functions count as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ impl<'a> FunctionGroups<'a> {
     pub(crate) fn add(&mut self, profile: &'a ProfileModel, grouping: Grouping) -> GroupNumbers {
         let functions = profile.functions().iter();
         let groups = functions.map(|function| group(profile, function, grouping));
-        GroupNumbers(groups.map(|group| self.0.index(group)).collect())
+        GroupNumbers(groups.map(|group| self.0.index(&group)).collect())
     }
 
     pub(crate) fn get(&self, number: u32) -> &FunctionGroup<'a> {

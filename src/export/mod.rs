@@ -31,7 +31,6 @@ mod run_loops;
 mod summary;
 #[cfg(test)]
 mod test_profile;
-mod unique_list;
 mod write;
 
 pub(crate) use diff::{Diff, DiffOptions, compare};

@@ -7,10 +7,10 @@ use crate::model::markers::Markers;
 use crate::model::samples::{Samples, WeightUnit, hull};
 use crate::model::stacks::{
     Frame, FrameId, Function, FunctionId, FunctionKind, ModuleId, NativeSymbol, ROOT, SourceText,
-    StackId, TextId, UniqueList, UniqueStacks,
+    StackId, TextId, UniqueStacks,
 };
 use crate::types::RAN_BETWEEN_SAMPLES;
-use crate::util::TextTable;
+use crate::util::{TextTable, UniqueList};
 
 /// Name of the track that shows where async tasks wait. This track does not belong to a thread.
 pub(crate) const WAITING_TASKS: &str = "Waiting tasks";
@@ -200,7 +200,7 @@ impl Default for ProfileModel {
             native_symbols: Vec::new(),
             sources: HashMap::new(),
             texts: TextTable::default(),
-            functions: UniqueList::from(Vec::new()),
+            functions: UniqueList::default(),
             stacks: UniqueStacks::default(),
         };
         let mut stack = None;
@@ -241,15 +241,15 @@ impl ProfileModel {
 
     /// Returns the id of a function, and adds the function if it is new.
     pub(crate) fn intern_function(&mut self, function: Function) -> FunctionId {
-        FunctionId(self.functions.intern(&function))
+        FunctionId(self.functions.index(&function))
     }
 
     pub(crate) fn function(&self, id: FunctionId) -> &Function {
-        &self.functions.list[id.0 as usize]
+        &self.functions.elements[id.0 as usize]
     }
 
     pub(crate) fn functions(&self) -> &[Function] {
-        &self.functions.list
+        &self.functions.elements
     }
 
     /// Returns the id of a frame, and adds the frame if it is new.

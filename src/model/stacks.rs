@@ -6,7 +6,7 @@
 use std::hash::Hash;
 
 use crate::types::NoStack;
-use crate::util::{NumberMap, Search, UniqueIndex, pair_key};
+use crate::util::{NumberMap, UniqueList, pair_key};
 
 /// A text of the profile, such as a name, a path, or a value in JSON.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -132,37 +132,6 @@ impl Frame {
     }
 }
 
-/// A list of unique elements, which are found by their content.
-#[derive(Debug)]
-pub(super) struct UniqueList<T> {
-    pub(super) list: Vec<T>,
-    index: UniqueIndex,
-}
-
-impl<T> From<Vec<T>> for UniqueList<T> {
-    /// Returns a list whose index knows none of these elements.
-    fn from(list: Vec<T>) -> Self {
-        let index = UniqueIndex::default();
-        Self { list, index }
-    }
-}
-
-impl<T: Hash + Eq + Clone> UniqueList<T> {
-    /// Returns the position of the element, and adds the element if it is new.
-    pub(super) fn intern(&mut self, element: &T) -> u32 {
-        let Self { list, index } = self;
-        match index.search(element, |at| list[at as usize] == *element) {
-            Search::Found(known) => known,
-            Search::Missing(slot) => {
-                let position = list.len() as u32;
-                list.push(element.clone());
-                slot.fill(position);
-                position
-            }
-        }
-    }
-}
-
 /// A table of unique frames and a table of their unique stacks.
 #[derive(Debug)]
 pub(crate) struct UniqueStacks<F> {
@@ -190,7 +159,7 @@ impl<F> UniqueStacks<F> {
     }
 
     pub(crate) fn frames(&self) -> &[F] {
-        &self.frames.list
+        &self.frames.elements
     }
 
     /// Returns the prefix and the innermost frame of each stack.
@@ -208,7 +177,7 @@ impl<F> UniqueStacks<F> {
     /// frame remains.
     pub(crate) fn without_inner(&self, mut stack: u32, is_left_out: impl Fn(&F) -> bool) -> u32 {
         while let (Some(prefix), frame) = self.stacks[stack as usize]
-            && is_left_out(&self.frames.list[frame as usize])
+            && is_left_out(&self.frames.elements[frame as usize])
         {
             stack = prefix;
         }
@@ -219,7 +188,7 @@ impl<F> UniqueStacks<F> {
 impl<F: Hash + Eq + Clone> UniqueStacks<F> {
     /// Returns the index of the frame, and adds the frame if it is new.
     pub(crate) fn intern_frame(&mut self, frame: &F) -> u32 {
-        self.frames.intern(frame)
+        self.frames.index(frame)
     }
 
     /// Returns the stack of a frame on top of `prefix`, and adds the stack if it is new.

@@ -52,8 +52,8 @@ pub(crate) use crash_facts::{
 };
 pub(crate) use expiring_list::{KeptKind, OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES};
 pub(crate) use facts::{
-    CategoryFact, CounterFact, Fact, KeyedFacts, ModuleFact, OwnerWord, PageFact,
-    ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact,
+    CategoryFact, CounterFact, Fact, KeyedFacts, ModuleFact, OwnerWord, PageFact, ProcessFact,
+    ScriptFact, SessionFact, ThreadFact, TypeFact,
 };
 #[cfg(all(test, not(loom)))]
 pub(crate) use facts::{CodeFact, FactBytes};

@@ -78,4 +78,4 @@ pub(crate) use shared_sort::SharedSort;
 pub use short_text::ShortText;
 pub(crate) use short_text::{TextBudget, cut_at_character};
 #[cfg(has_profiler)]
-pub(crate) use unique_index::{Search, TextTable, UniqueIndex};
+pub(crate) use unique_index::{Search, TextTable, UniqueIndex, UniqueList};

@@ -217,6 +217,43 @@ fn home(hash: u32, length: usize) -> usize {
     ((u64::from(hash) * length as u64) >> u32::BITS) as usize
 }
 
+/// Elements, each once, in the order in which they were first added.
+#[derive(Debug)]
+pub(crate) struct UniqueList<T> {
+    pub(crate) elements: Vec<T>,
+    index: UniqueIndex,
+}
+
+impl<T> From<Vec<T>> for UniqueList<T> {
+    /// Returns a list whose index knows none of these elements.
+    fn from(elements: Vec<T>) -> Self {
+        let index = UniqueIndex::default();
+        Self { elements, index }
+    }
+}
+
+impl<T> Default for UniqueList<T> {
+    fn default() -> Self {
+        Self::from(Vec::new())
+    }
+}
+
+impl<T: Hash + Eq + Clone> UniqueList<T> {
+    /// Returns the index of an element, and adds the element if it is new.
+    pub(crate) fn index(&mut self, element: &T) -> u32 {
+        let Self { elements, index } = self;
+        match index.search(element, |at| elements[at as usize] == *element) {
+            Search::Found(known) => known,
+            Search::Missing(slot) => {
+                let added = elements.len() as u32;
+                elements.push(element.clone());
+                slot.fill(added);
+                added
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

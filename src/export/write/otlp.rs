@@ -15,9 +15,9 @@ use std::io::{self, Write};
 use prost::{Message, Oneof};
 
 use crate::export::options::ExportOptions;
-use crate::export::unique_list::UniqueList;
 use crate::export::write::pprof;
 use crate::model::ProfileModel;
+use crate::util::UniqueList;
 
 /// The key of a mapping's build id, by OpenTelemetry's conventions.
 const BUILD_ID: &str = "process.executable.build_id.gnu";
@@ -139,7 +139,7 @@ impl<'a> Builder<'a> {
             let locations = sample.location_id.iter().map(|id| self.location(*id));
             let location_indices = locations.collect();
             let stack_index = self.tables.stacks.index(Stack { location_indices });
-            let row = identities.index((stack_index, self.labels(&sample.label))) as usize;
+            let row = identities.index(&(stack_index, self.labels(&sample.label))) as usize;
             sums.resize(identities.elements.len(), 0);
             sums[row] = sums[row].saturating_add(value);
         }
@@ -294,18 +294,18 @@ impl Tables {
 /// A table without duplicates, whose first element is empty.
 struct Table<T>(UniqueList<T>);
 
-impl<T: Default + Eq + Hash> Default for Table<T> {
+impl<T: Clone + Default + Eq + Hash> Default for Table<T> {
     fn default() -> Self {
         let mut elements = UniqueList::default();
-        elements.index(T::default());
+        elements.index(&T::default());
         Self(elements)
     }
 }
 
-impl<T: Eq + Hash> Table<T> {
+impl<T: Clone + Eq + Hash> Table<T> {
     /// Returns the index of an element, and adds it if it is new.
     fn index(&mut self, element: T) -> i32 {
-        i32::try_from(self.0.index(element)).unwrap_or(0)
+        i32::try_from(self.0.index(&element)).unwrap_or(0)
     }
 }
 

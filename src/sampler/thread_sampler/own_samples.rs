@@ -202,7 +202,14 @@ impl OwnSamples {
                     false => step_ns >= STEP_FOR_EVENT_NS,
                 };
                 let is_clear = is_long || is_average;
-                (Some(is_long), if is_clear { TICKS_WITHOUT_SLEEP } else { more_ticks })
+                (
+                    Some(is_long),
+                    if is_clear {
+                        TICKS_WITHOUT_SLEEP
+                    } else {
+                        more_ticks
+                    },
+                )
             }
         };
         (sleeps.ticks, sleeps.ticks_left) = (ticks, ticks);
@@ -416,8 +423,14 @@ mod tests {
             looks(&mut OwnSamples::new(1), 140, count)
         };
         // Steps of 400, 200 and 100 µs on average.
-        assert_eq!(sleeps_a_tick(1), [(0, None), (1, yes), (66, yes), (131, yes)]);
-        assert_eq!(sleeps_a_tick(2), [(0, None), (1, yes), (66, yes), (131, yes)]);
+        assert_eq!(
+            sleeps_a_tick(1),
+            [(0, None), (1, yes), (66, yes), (131, yes)]
+        );
+        assert_eq!(
+            sleeps_a_tick(2),
+            [(0, None), (1, yes), (66, yes), (131, yes)]
+        );
         let expected = [(0, None), (1, no), (3, no), (68, no), (133, no)];
         assert_eq!(sleeps_a_tick(4), expected);
     }

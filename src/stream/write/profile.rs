@@ -74,12 +74,6 @@ impl StreamOptions {
         self
     }
 
-    /// Sets whether threads that sleep alike are shown as one track.
-    pub(crate) fn merges_alike(mut self, merges: bool) -> Self {
-        self.merges_alike = merges;
-        self
-    }
-
     /// Returns what these options say about the profiles of running children. `clock` is that of this
     /// process.
     pub(crate) fn gather_request(&self, clock: ProcessStart) -> GatherRequest {

@@ -1,6 +1,6 @@
 //! A folder for the files of one test.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A new folder, removed with its files when this is dropped.
 pub struct Folder(pub PathBuf);
@@ -13,7 +13,7 @@ impl Folder {
         Self(folder)
     }
 
-    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 

@@ -6,11 +6,10 @@
 use std::io;
 
 use crate::export::options::ExportOptions;
-use crate::export::unique_list::UniqueList;
 use crate::export::write::formats::v8_profile::{ProfileNodes, Ticks};
 use crate::json::JsonWriter;
 use crate::model::{Function, FunctionKind, ProfileModel, UniqueStacks};
-use crate::util::NumberMap;
+use crate::util::{NumberMap, UniqueList};
 
 /// Writes the busiest thread of those that the options choose. Times are in ms since the profile's
 /// start. A sample whose thread waited, or whose stack is unknown, has no `stackId`.
@@ -88,7 +87,7 @@ fn write_frames_and_resources(
         for frame in frames {
             json.object(|json| {
                 json.key("name").string(profile.text(frame.name));
-                let resource = frame.file.map(|file| resources.index(file));
+                let resource = frame.file.map(|file| resources.index(&file));
                 let numbers = [
                     ("resourceId", resource),
                     ("line", frame.line),

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use crate::export::markers::is_of_contexts;
 use crate::export::options::sampled_range;
-use crate::export::unique_list::UniqueList;
 use crate::export::write::intervals_and_flows::{FlowFields, MarkerInterval, marker_intervals};
 use crate::model::{FieldValue, Markers, ProfileModel, TextId, Thread};
+use crate::util::UniqueList;
 
 /// A sample gets labels of at most this many fields.
 const MAX_FIELDS: usize = 8;
@@ -53,7 +53,7 @@ pub(crate) struct ThreadContexts<'t> {
 impl<'a> Contexts<'a> {
     pub(crate) fn new(profile: &'a ProfileModel) -> Self {
         let mut contexts = UniqueList::default();
-        contexts.index(Context::default());
+        contexts.index(&Context::default());
         Self {
             profile,
             flows: FlowFields::of(profile),
@@ -105,7 +105,7 @@ impl<'a> Contexts<'a> {
                 }
             }
         }
-        self.contexts.index(context)
+        self.contexts.index(&context)
     }
 
     fn add_field(&mut self, context: &mut Context, field: Field, value: FieldValue) {

@@ -1,11 +1,11 @@
 //! The tables that all threads share: stacks, frames, functions with their resources and source
 //! files, and native symbols.
 
-use crate::export::unique_list::UniqueList;
 use crate::export::write::processed::columns::{Strings, column, constant_column, numbers};
 use crate::export::write::processed::context::{Context, Rows};
 use crate::json::JsonWriter;
 use crate::model::{Frame, Function, FunctionId, FunctionKind, ProfileModel, StackId, TextId};
+use crate::util::UniqueList;
 
 pub(crate) fn write_stack_table(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     let Context { profile, rows, .. } = context;
@@ -210,8 +210,8 @@ impl<'a> Resources<'a> {
         let of_functions = functions.iter().map(|id| {
             let function = profile.function(FunctionId(id));
             let resource = Resource::of_function(profile, function);
-            let resource = resource.map(|resource| resources.index(resource));
-            (resource, function.file.map(|file| sources.index(file)))
+            let resource = resource.map(|resource| resources.index(&resource));
+            (resource, function.file.map(|file| sources.index(&file)))
         });
         Self {
             of_functions: of_functions.collect(),

@@ -23,7 +23,7 @@ pub(crate) use crate::labels::{
     set_script_frame_position,
 };
 pub(crate) use crate::platform::{
-    SignalStack, current_thread_id as own_thread_id, is_main_thread, main_thread_id,
+    SignalStack, cached_thread_id as own_thread_id, is_main_thread, main_thread_id,
 };
 #[cfg(feature = "push")]
 pub(crate) use crate::pushing::{RunningPush, push, push_of_variables, stop_pushing};

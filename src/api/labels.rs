@@ -44,6 +44,7 @@ use crate::util::{PolledWith, ShortText};
 /// because Rust moves values.
 #[derive(Debug)]
 #[must_use = "the label is popped when this is dropped"]
+#[doc(alias = "ProfilingStack")]
 pub struct AutoProfilerLabel(backend::LabelToken);
 
 impl AutoProfilerLabel {

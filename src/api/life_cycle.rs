@@ -59,6 +59,9 @@ use crate::types::{
 #[doc(alias = "AUTO_PROFILER_INIT")]
 #[derive(Debug)]
 #[must_use = "the profiler shuts down when this is dropped"]
+#[doc(alias = "MOZ_PROFILER_HELP")]
+#[doc(alias = "MOZ_PROFILER_STARTUP")]
+#[doc(alias = "MOZ_PROFILER_SHUTDOWN")]
 pub struct AutoProfilerInit {
     begun: Instant,
 }
@@ -371,6 +374,7 @@ pub fn profiler_stop() {
 ///
 #[derive(Debug)]
 #[must_use = "the profiler stops when this is dropped"]
+#[doc(alias = "SamplerThread")]
 pub struct ProfilerSession {
     generation: Generation,
     /// The profile that [`finish`](Self::finish) took.

@@ -59,7 +59,13 @@ pub fn add_text_marker(
 /// makes some system calls. [`lazy_add_marker!`](crate::lazy_add_marker) evaluates the payload only
 /// if the marker is recorded. Idea: Gecko's `profiler_add_marker`, whose Rust binding looks up each
 /// type under a lock.
+///
+/// There is no `AddMarkerToBuffer`, and no buffer of one chunk for it
+/// (`ProfileBufferChunkManagerSingle`): Gecko uses both only to carry a single stack, and a stack
+/// here is a [`ProfilerBacktrace`](crate::stack::ProfilerBacktrace).
 #[doc(alias = "PROFILER_MARKER")]
+#[doc(alias = "AddMarkerToBuffer")]
+#[doc(alias = "ProfileBufferChunkManagerSingle")]
 #[doc(alias = "profiler_add_marker")]
 #[inline(always)]
 pub fn add_marker<T>(

@@ -72,6 +72,7 @@ pub fn profiler_set_version(version: &str) {
 /// profiler_register_page(Page::new(7, "https://example.org/").tab_id(1));
 /// profiler_unregister_page(7);
 /// ```
+#[doc(alias = "PageInformation")]
 pub fn profiler_register_page(page: Page) {
     backend::register_page(page);
 }
@@ -235,6 +236,8 @@ pub struct ExecHandover {
 /// than a quarter of the session's capacity or than 1 GiB, if it contains more than 16 levels of
 /// processes within processes, or if there is not enough memory for its copies. The text is
 /// dropped.
+#[doc(alias = "AddExitProfile")]
+#[doc(alias = "ShutdownProfile")]
 pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
     backend::received_exit_profile(profile.into())
 }

@@ -18,6 +18,9 @@ use crate::util::SharedProgress;
 /// The profile of a session shares the buffer's memory with the session, and keeps that memory
 /// alive after the session. A clone is cheap. A profile can be written from any thread.
 #[derive(Clone, Debug)]
+#[doc(alias = "UniqueStacks")]
+#[doc(alias = "ThreadStreamingContext")]
+#[doc(alias = "SpliceableChunkedJSONWriter")]
 pub struct Profile {
     source: Source,
 }

@@ -13,6 +13,7 @@ use crate::types::{ProfilingCategoryPair, ScriptDescription, ScriptImplementatio
 #[doc(alias = "JSFunction")]
 #[doc(alias = "JSScript")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[doc(alias = "JsFrame")]
 pub struct ScriptFunction(&'static backend::ScriptFunction);
 
 /// Registers a function of a script, once, at or before its first call.

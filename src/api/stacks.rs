@@ -7,7 +7,10 @@ use crate::api::backend;
 use crate::markers::{MarkerBacktrace, MarkerStack};
 use crate::types::{FunctionName, ProfilerTime, StackFeatures, StackFrame, SuspendError, ThreadId};
 
-/// Returns the kernel's id of the calling thread. Cost: one system call.
+/// Returns the kernel's id of the calling thread.
+///
+/// Cost: two loads; one system call for the first call of a thread, and for all calls before the
+/// first session. Not for the child of a system call `clone` or `fork` that bypasses the C library.
 pub fn profiler_current_thread_id() -> ThreadId {
     backend::own_thread_id()
 }
@@ -50,6 +53,7 @@ pub fn profiler_current_thread_id() -> ThreadId {
 /// }
 /// ```
 #[inline(always)]
+#[doc(alias = "LUL")]
 pub fn profiler_suspend_and_sample_thread(
     thread: ThreadId,
     features: StackFeatures,

@@ -161,12 +161,14 @@ pub fn profiler_current_process_id() -> ProcessId {
 }
 
 /// Returns the kernel's id of the thread that `main` runs on, or [`ThreadId::UNSPECIFIED`] if this
-/// build contains no profiler. Cost: one system call.
+/// build contains no profiler. Cost: one load, and one system call before the first session.
 pub fn profiler_main_thread_id() -> ThreadId {
     backend::main_thread_id()
 }
 
-/// Returns whether the calling thread is the one that `main` runs on. Cost: two system calls.
+/// Returns whether the calling thread is the one that `main` runs on. Cost: that of
+/// [`profiler_current_thread_id`](crate::thread::profiler_current_thread_id).
+#[doc(alias = "profiler_init_main_thread_id")]
 pub fn profiler_is_main_thread() -> bool {
     backend::is_main_thread()
 }

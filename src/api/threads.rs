@@ -34,6 +34,11 @@ use crate::api::backend;
 /// of the stack. The space grows, up to 1.2 MiB, when a stack of more than 64 KiB is sampled. Idea:
 /// Gecko's `profiler_register_thread`.
 #[doc(alias = "profiler_register_thread")]
+#[doc(alias = "PROFILER_REGISTER_THREAD")]
+#[doc(alias = "RegisteredThread")]
+#[doc(alias = "ThreadRegistration")]
+#[doc(alias = "ThreadRegistrationData")]
+#[doc(alias = "ThreadRegistry")]
 pub fn register_thread(name: &str) {
     backend::register_thread(name);
 }

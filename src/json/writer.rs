@@ -382,7 +382,7 @@ impl<'b> JsonRow<'_, 'b> {
 /// Returns the text of what `write` writes.
 pub(crate) fn json_text(write: impl FnOnce(&mut JsonWriter<'_>)) -> String {
     let mut text = Vec::new();
-    let mut json = JsonWriter::for_job(&mut text, FailureLatch::fallible());
+    let mut json = JsonWriter::for_job(&mut text, FailureLatch::infallible());
     write(&mut json);
     // A vector never fails.
     let _ = json.finish();

@@ -86,6 +86,8 @@ impl<T> MarkerPayload for T {}
     message = "`{Self}` is not a marker type",
     note = "declare one with `gekkota::marker_type!`, or implement `ProfilerMarker`"
 )]
+#[doc(alias = "MarkerType")]
+#[doc(alias = "MarkerTypeSerialization")]
 pub trait ProfilerMarker: MarkerPayload {
     /// Returns the type's name, which should be unique.
     fn marker_type_name() -> &'static str;

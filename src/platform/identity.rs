@@ -3,6 +3,7 @@
 //!
 //! Runs in the signal handler: [`process_number_in_handler`] and [`current_thread_id`].
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -50,6 +51,26 @@ pub(crate) fn current_thread_id() -> ThreadId {
     // SAFETY: async-signal-safe, accesses no memory.
     let id = unsafe { libc::syscall(libc::SYS_gettid) };
     ThreadId::from_number(id as i32)
+}
+
+thread_local! {
+    /// The process that the calling thread was in when it asked for its id, and the id.
+    static CACHED_THREAD_ID: Cell<(i32, i32)> = const { Cell::new((0, 0)) };
+}
+
+/// Returns the id of the calling thread, without a system call from the second call on. In the child
+/// of a fork, the thread has another one.
+///
+/// Not for handlers: in a library that was loaded later, the first access allocates.
+pub(crate) fn cached_thread_id() -> ThreadId {
+    let process = CACHED_PROCESS_ID.load(Ordering::Relaxed);
+    let (in_process, thread) = CACHED_THREAD_ID.get();
+    if process != 0 && in_process == process {
+        return ThreadId::from_number(thread);
+    }
+    let thread = current_thread_id();
+    CACHED_THREAD_ID.set((process, thread.to_number()));
+    thread
 }
 
 /// Returns whether the process has this thread. If a seccomp filter denies the system call, looks
@@ -182,12 +203,12 @@ pub(crate) fn current_processor() -> Option<u32> {
 
 /// Returns the id of the main thread, which the kernel sets to the process id.
 pub(crate) fn main_thread_id() -> ThreadId {
-    ThreadId::from_number(current_process_id().to_number())
+    ThreadId::from_number(process_number_in_handler())
 }
 
 /// Returns whether the calling thread is the main thread.
 pub(crate) fn is_main_thread() -> bool {
-    current_thread_id() == main_thread_id()
+    cached_thread_id() == main_thread_id()
 }
 
 /// Configures the calling thread for sampling, and returns its nice value; 0 if it is unknown.

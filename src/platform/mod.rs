@@ -83,9 +83,9 @@ pub(crate) use errno::KeptErrno;
 pub(crate) use existing_file::{ExistingFile, SpecialFile, follow_links};
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
-    current_process_id, current_processor, current_thread_id, has_rights_of_another_user,
-    is_main_thread, is_thread_of_c_library, main_thread_id, prepare_sampler_thread, thread_exists,
-    with_signals_blocked,
+    cached_thread_id, current_process_id, current_processor, current_thread_id,
+    has_rights_of_another_user, is_main_thread, is_thread_of_c_library, main_thread_id,
+    prepare_sampler_thread, thread_exists, with_signals_blocked,
 };
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::barrier::{

@@ -104,6 +104,7 @@ impl Error for StartError {}
 /// The reason why no profile was written.
 #[derive(Debug)]
 #[non_exhaustive]
+#[doc(alias = "FailureLatch")]
 pub enum StreamError {
     /// The profiler is not running, so there is nothing to write.
     Inactive,

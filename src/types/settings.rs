@@ -141,6 +141,8 @@ impl StartParams {
     /// counts them. The rest of a perf map is not read. Of ended threads without samples and
     /// markers, the newest 1,000 are kept.
     #[must_use]
+    #[doc(alias = "ProfileBufferGlobalController")]
+    #[doc(alias = "ProfileBufferChunkManagerWithLocalLimit")]
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.capacity_bytes = bytes;
         self
@@ -271,6 +273,13 @@ impl StartParams {
     /// Idea: Gecko's profiling of its child processes.
     #[doc(alias = "MOZ_PROFILER_CHILDREN")]
     #[must_use]
+    #[doc(alias = "PProfiler")]
+    #[doc(alias = "PProfilerChild")]
+    #[doc(alias = "PProfilerParent")]
+    #[doc(alias = "ProfilerChild")]
+    #[doc(alias = "ProfilerParent")]
+    #[doc(alias = "ProfilerParentTracker")]
+    #[doc(alias = "GatherProfile")]
     pub fn children(mut self, take_part: bool) -> Self {
         self.children = take_part;
         self

@@ -38,7 +38,6 @@ impl FailureLatch {
     /// If it fails anyway, a debug build panics. A release build keeps the failure, because a panic
     /// could end the application.
     #[doc(alias = "FailureLatchInfallibleSource")]
-    #[cfg(any(test, fuzzing))]
     pub(crate) fn infallible() -> Self {
         Self::new(false)
     }

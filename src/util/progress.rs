@@ -53,6 +53,8 @@ const LOCATIONS: [(ProgressLocation, &str); 9] = [
 /// ```
 #[derive(Clone, Debug, Default)]
 #[doc(alias = "ProgressLogger::SharedProgress")]
+#[doc(alias = "ProgressLogger")]
+#[doc(alias = "ProportionValue")]
 pub struct SharedProgress {
     /// The bits of the proportion, an `f32`, above those of the location. Floats that are not
     /// negative compare like their bits, so later progress is a greater word.

@@ -386,10 +386,10 @@ mod tests {
         ticks: u32,
         count: impl Fn(u32) -> Option<u64>,
     ) -> Vec<(u32, Option<bool>)> {
-        let mut looks = Vec::new();
+        let (mut looks, begin_ns) = (Vec::new(), own.sleeps.last.map_or(0, |(_, cpu_ns)| cpu_ns));
         for tick in 0..ticks {
             if own.is_time_to_look() {
-                let cpu_ns = u64::from(tick) * 400_000;
+                let cpu_ns = begin_ns + u64::from(tick) * 400_000;
                 looks.push((tick, own.look_at_sleeps(count(tick), cpu_ns)));
             }
         }

@@ -264,7 +264,7 @@ fn marker_in_one_line_has_typed_fields() {
         let expected = [
             json!({
                 "type": "answered", "status": 200, "route": "/cart", "load": 0.5,
-                "cached": "true", "took": 1.5, "note": "late",
+                "cached": true, "took": 1.5, "note": "late",
             }),
             json!({ "type": "answered", "bytes": 7 }),
         ];

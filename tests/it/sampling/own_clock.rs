@@ -1,6 +1,8 @@
 //! CPU time is counted where it was used: a thread that works in bursts samples itself, and a
 //! thread that cannot be interrupted says why.
 
+use std::io::{Read as _, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
@@ -79,6 +81,35 @@ fn bursts_have_their_cpu_time_and_not_the_sleeps() {
         assert!(events > 0 || refused > 0);
         assert!(worked.as_secs_f64() >= 0.8 * cpu.as_secs_f64());
         assert!(cpu + TOLERANCE >= used, "the sum is the clock's");
+    });
+}
+
+#[test]
+fn thread_that_sleeps_after_each_few_microseconds_has_no_event() {
+    isolated(|| {
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
+        let (mut near, mut far) = UnixStream::pair().expect("sockets");
+        let answers = std::thread::spawn(move || {
+            let mut byte = [0];
+            while far.read_exact(&mut byte).is_ok() && far.write_all(&byte).is_ok() {}
+        });
+        let asks = std::thread::spawn(move || {
+            gekkota::register_thread(THREAD);
+            let (begin, mut byte) = (thread_cpu(), [0]);
+            while thread_cpu() - begin < Duration::from_millis(300) {
+                near.write_all(&byte).expect("the other thread reads");
+                near.read_exact(&mut byte)
+                    .expect("the other thread answers");
+            }
+            thread_cpu() - begin
+        });
+        let used = asks.join().expect("thread");
+        answers.join().expect("thread");
+        let profile = session.finish().expect("profile");
+        let read = Read::from_profile(&profile);
+        assert_eq!(read.count("threads_with_events"), 0);
+        let (_, cpu) = cpu_of(&profile, "own_clock");
+        assert!(cpu + TOLERANCE >= used, "{cpu:?} of {used:?}");
     });
 }
 

@@ -398,9 +398,9 @@ macro_rules! marker {
     };
     ($name:expr, $($field:ident = $value:expr),+ $(,)?) => {
         if $crate::__private::records_markers_of_current_thread() {
-            struct Names;
+            struct __MarkerFields;
 
-            impl $crate::__private::FieldNames for Names {
+            impl $crate::__private::FieldNames for __MarkerFields {
                 const TYPE: &'static str = $name;
                 const FIELDS: &'static [&'static str] = &[$(::core::stringify!($field)),+];
             }
@@ -410,7 +410,7 @@ macro_rules! marker {
                 $name,
                 $crate::gecko_profiler_category!(Other),
                 ::core::default::Default::default(),
-                $crate::__private::Fields::<Names, _>::new(values),
+                $crate::__private::Fields::<__MarkerFields, _>::new(values),
             );
         }
     };

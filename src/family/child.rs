@@ -232,7 +232,11 @@ impl Reader {
 
     fn answer(&self, report: &Report<'_>) -> io::Result<()> {
         self.link.control.unanswered.fetch_add(1, Ordering::AcqRel);
-        match self.jobs.send(SendJob::Answer(report.encode())) {
+        self.send(SendJob::Answer(report.encode()))
+    }
+
+    fn send(&self, job: SendJob) -> io::Result<()> {
+        match self.jobs.send(job) {
             true => Ok(()),
             false => Err(io::ErrorKind::BrokenPipe.into()),
         }
@@ -255,10 +259,13 @@ impl Reader {
         };
         self.chunk_look = CHUNK_LOOKS[0];
         self.awaits_chunks = None;
-        for chunks in report.split() {
-            self.answer(&Report::Chunks { id, chunks })?;
+        let mut parts = report.split();
+        let last = parts.pop();
+        // They are one answer to one order.
+        for chunks in parts {
+            self.send(SendJob::Message(Report::Chunks { id, chunks }.encode()))?;
         }
-        Ok(())
+        last.map_or(Ok(()), |chunks| self.answer(&Report::Chunks { id, chunks }))
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {

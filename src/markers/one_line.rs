@@ -8,7 +8,7 @@ use crate::markers::flow::FlowId;
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::marker_field::MarkerField;
 use crate::markers::profiler_marker::{MarkerPayload, ProfilerMarker};
-use crate::markers::schema::{Format, Location, MarkerSchema};
+use crate::markers::schema::{Format, Location, MarkerSchema, data_key};
 use crate::types::{ProcessId, ThreadId};
 
 /// The names in one call of `marker!`. The macro declares a type for each call.
@@ -19,7 +19,7 @@ pub trait FieldNames: 'static {
     const FIELDS: &'static [&'static str];
 }
 
-/// A value that [`marker!`](crate::marker) accepts for a field.
+/// A value that [`marker!`](macro@crate::marker) accepts for a field.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of `marker!`",
     note = "a field is a number, a `bool`, a string, a `Duration`, a `FlowId`, an id of a process or thread, or an `Option` of one"
@@ -108,7 +108,7 @@ macro_rules! tuples {
             fn write(&self, fields: &[&str], json: &mut JSONWriter<'_>) {
                 let mut fields = fields.iter();
                 $(if let Some(field) = fields.next() {
-                    self.$index.write_field(json, field, $type::FORMAT);
+                    self.$index.write_field(json, plain(field), $type::FORMAT);
                 })+
             }
         })+
@@ -124,6 +124,11 @@ tuples! {
     A 0, B 1, C 2, D 3, E 4, F 5;
     A 0, B 1, C 2, D 3, E 4, F 5, G 6;
     A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+}
+
+/// Returns the name without the mark of a raw identifier, as in `r#type`.
+fn plain(field: &str) -> &str {
+    field.strip_prefix("r#").unwrap_or(field)
 }
 
 /// The payload: the values, and the type that has their names.
@@ -162,9 +167,12 @@ impl<N: FieldNames, T: KeptValues + MarkerPayload> ProfilerMarker for Fields<N, 
     fn marker_type_display() -> MarkerSchema {
         let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
         for (field, format) in N::FIELDS.iter().zip(T::FORMATS) {
-            schema.add_key_label_format(field, field, *format);
+            schema.add_key_label_format(plain(field), plain(field), *format);
         }
-        let of_field = |field: &&str| format!("{field} {{marker.data.{field}}}");
+        let of_field = |field: &&str| {
+            let field = plain(field);
+            format!("{field} {{marker.data.{}}}", data_key(field))
+        };
         let label: Vec<String> = N::FIELDS.iter().map(of_field).collect();
         schema.set_table_label(&label.join(", "));
         schema

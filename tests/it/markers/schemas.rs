@@ -258,7 +258,7 @@ fn marker_in_one_line_has_typed_fields() {
             user = None::<u64>,
             note = Some("late"),
         );
-        gekkota::marker!("answered", bytes = 7);
+        gekkota::marker!("answered", bytes = 7, r#type = 3);
         gekkota::unregister_thread();
         let read = Read::from_profile(&session.finish().expect("profile"));
         let expected = [
@@ -266,7 +266,7 @@ fn marker_in_one_line_has_typed_fields() {
                 "type": "answered", "status": 200, "route": "/cart", "load": 0.5,
                 "cached": true, "took": 1.5, "note": "late",
             }),
-            json!({ "type": "answered", "bytes": 7 }),
+            json!({ "type": "answered", "bytes": 7, "type_": 3 }),
         ];
         let expected = expected.map(|data| ("answered".to_owned(), data));
         assert_eq!(payloads(&read, "one line"), expected);
@@ -285,7 +285,13 @@ fn marker_in_one_line_has_typed_fields() {
             ["user", "integer"],
             ["note", "string"],
             ["bytes", "integer"],
+            ["type_", "integer"],
         ]);
         assert_eq!(json!(formats), expected);
+        let label = schema["tableLabel"].as_str().expect("a label");
+        assert!(
+            label.starts_with("status {marker.data.status}, route "),
+            "{label}"
+        );
     });
 }

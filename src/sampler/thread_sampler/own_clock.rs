@@ -129,7 +129,8 @@ impl ThreadSampler {
             return None;
         }
         let sleeps = self.ask_status(context);
-        self.own.look_at_sleeps(sleeps, cpu_ns)
+        self.own
+            .look_at_sleeps(sleeps, cpu_ns, context.interval_ns())
     }
 
     pub(crate) fn end_event(&mut self) {

@@ -22,18 +22,22 @@ use crate::types::{ThreadId, TimeStamp};
 use crate::util::random_below;
 
 /// Number of ticks in a row on which a thread is found running, or to have not slept, after which it
-/// needs no event.
+/// needs no event. Also the number of ticks between two looks whether a thread with an event sleeps.
 const TICKS_WITHOUT_SLEEP: u32 = 64;
 /// Maximum number of ticks between two looks whether a thread without an event sleeps.
 const MAX_TICKS_BETWEEN_LOOKS: u32 = 15;
+/// Maximum time of the ticks between two looks.
+const MAX_NS_BETWEEN_LOOKS: u64 = 1_000_000_000;
 /// Maximum number of ticks until a look if a thread that sleeps could have no event.
 const TICKS_WITHOUT_EVENT: u32 = 3;
 /// Minimum CPU time between two sleeps, on average, for which a thread gets an event, and for which
 /// it keeps it.
 const STEP_FOR_EVENT_NS: u64 = 200_000;
 const STEP_WITH_EVENT_NS: u64 = 150_000;
-/// Minimum number of sleeps from which the average is taken as it is.
+/// Minimum number of sleeps of which the average is taken.
 const SLEEPS_OF_AVERAGE: u64 = 8;
+/// Minimum CPU time between two sleeps, of a smaller number, for which a thread gets an event.
+const LONG_STEP_NS: u64 = 1_000_000;
 /// Captures before the next period is drawn, at a moment at which little is lost, and at any moment.
 const CAPTURES_OF_PERIOD: [u64; 2] = [8, 32];
 /// CPU time without a capture after which the event counts as silent, in periods.
@@ -69,6 +73,8 @@ struct SeenSleeps {
     ticks_left: u32,
     /// Ticks between the last two looks.
     ticks: u32,
+    /// Whether they are too frequent for an event.
+    are_frequent: bool,
 }
 
 /// The event of a thread, and the captures that it causes.
@@ -132,9 +138,12 @@ impl OwnSamples {
         }
     }
 
-    /// Looks within a few ticks whether the thread sleeps: it did, but has no event.
+    /// Looks within a few ticks whether the thread sleeps: it did, but has no event, although it does
+    /// not sleep too often for one.
     pub(crate) fn look_soon(&mut self) {
-        self.sleeps.ticks_left = self.sleeps.ticks_left.min(TICKS_WITHOUT_EVENT);
+        if !self.sleeps.are_frequent {
+            self.sleeps.ticks_left = self.sleeps.ticks_left.min(TICKS_WITHOUT_EVENT);
+        }
     }
 
     /// Ends the event, and gives the slots back. Captures in them are lost.
@@ -182,38 +191,48 @@ impl OwnSamples {
     }
 
     /// Returns whether the thread has slept since the last look, and worked for long enough between its
-    /// sleeps that an event is worth its cost; `None` if this is the first look. `count` is how often it
+    /// sleeps that an event is worth its cost; `None` while that is not clear. `count` is how often it
     /// has slept so far, or `None` if the system does not tell. Its CPU clock reads `cpu_ns`.
-    pub(crate) fn look_at_sleeps(&mut self, count: Option<u64>, cpu_ns: u64) -> Option<bool> {
+    pub(crate) fn look_at_sleeps(
+        &mut self,
+        count: Option<u64>,
+        cpu_ns: u64,
+        interval_ns: u64,
+    ) -> Option<bool> {
         let has_event = self.has_event();
         let sleeps = &mut self.sleeps;
-        let before = count.and_then(|count| sleeps.last.replace((count, cpu_ns)));
+        let most_ticks = (MAX_NS_BETWEEN_LOOKS / interval_ns.max(1)) as u32;
         let more_ticks = (2 * sleeps.ticks + 1).min(MAX_TICKS_BETWEEN_LOOKS);
-        let (is_worth_event, ticks) = match (count, before) {
-            (None, _) => (Some(true), TICKS_WITHOUT_SLEEP),
-            (_, None) => (None, 0),
+        let (answer, ticks) = match (count, sleeps.last) {
+            (None, None) => (Some(true), TICKS_WITHOUT_SLEEP),
+            (None, Some(_)) => (None, more_ticks),
+            (Some(_), None) => (None, 0),
             (Some(count), Some((before, _))) if count == before => (Some(false), more_ticks),
             (Some(count), Some((before, before_ns))) => {
                 let number = count.saturating_sub(before).max(1);
                 let step_ns = cpu_ns.saturating_sub(before_ns) / number;
                 let is_average = number >= SLEEPS_OF_AVERAGE;
-                let is_long = match has_event {
-                    true => step_ns >= STEP_WITH_EVENT_NS || !is_average,
-                    false => step_ns >= STEP_FOR_EVENT_NS,
+                let least_ns = match (is_average, has_event) {
+                    (true, false) => STEP_FOR_EVENT_NS,
+                    (true, true) => STEP_WITH_EVENT_NS,
+                    (false, false) => LONG_STEP_NS,
+                    (false, true) => 0,
                 };
-                let is_clear = is_long || is_average;
-                (
-                    Some(is_long),
-                    if is_clear {
-                        TICKS_WITHOUT_SLEEP
-                    } else {
-                        more_ticks
-                    },
-                )
+                sleeps.are_frequent = is_average && step_ns < least_ns;
+                match (step_ns >= least_ns, is_average) {
+                    (true, _) => (Some(true), TICKS_WITHOUT_SLEEP),
+                    (false, true) => (Some(false), MAX_TICKS_BETWEEN_LOOKS),
+                    (false, false) => (None, more_ticks),
+                }
             }
         };
-        (sleeps.ticks, sleeps.ticks_left) = (ticks, ticks);
-        is_worth_event
+        // If that is not clear, the sleeps until the next look are added to these.
+        if answer.is_some() || sleeps.last.is_none() {
+            sleeps.last = count.map(|count| (count, cpu_ns));
+        }
+        sleeps.ticks = ticks.min(most_ticks);
+        sleeps.ticks_left = sleeps.ticks;
+        answer
     }
 
     /// Starts the event of a thread that has none. Its clock reads `cpu_ns`. Returns false if the thread
@@ -390,7 +409,7 @@ mod tests {
         for tick in 0..ticks {
             if own.is_time_to_look() {
                 let cpu_ns = begin_ns + u64::from(tick) * 400_000;
-                looks.push((tick, own.look_at_sleeps(count(tick), cpu_ns)));
+                looks.push((tick, own.look_at_sleeps(count(tick), cpu_ns, 1_000_000)));
             }
         }
         looks
@@ -410,7 +429,7 @@ mod tests {
             (47, no),
         ];
         assert_eq!(looks(own, 60, |_| Some(5)), expected);
-        // It has slept since then.
+        // It has slept since then, after a long step.
         assert_eq!(looks(own, 60, |_| Some(6)), [(3, Some(true))]);
         assert_eq!(looks(own, 9, |_| Some(6)), [(8, no)]);
     }
@@ -420,19 +439,37 @@ mod tests {
         let (yes, no) = (Some(true), Some(false));
         let sleeps_a_tick = |number: u32| {
             let count = |tick| Some(u64::from(tick * number));
-            looks(&mut OwnSamples::new(1), 140, count)
+            looks(&mut OwnSamples::new(1), 80, count)
         };
-        // Steps of 400, 200 and 100 µs on average.
-        assert_eq!(
-            sleeps_a_tick(1),
-            [(0, None), (1, yes), (66, yes), (131, yes)]
-        );
-        assert_eq!(
-            sleeps_a_tick(2),
-            [(0, None), (1, yes), (66, yes), (131, yes)]
-        );
-        let expected = [(0, None), (1, no), (3, no), (68, no), (133, no)];
+        // Steps of 400, 100 and 40 µs. Eight sleeps are enough to tell.
+        let expected = [(0, None), (1, None), (3, None), (7, None), (15, yes)];
+        assert_eq!(sleeps_a_tick(1), expected);
+        let expected = [
+            (0, None),
+            (1, None),
+            (3, no),
+            (19, no),
+            (35, no),
+            (51, no),
+            (67, no),
+        ];
         assert_eq!(sleeps_a_tick(4), expected);
+        assert_eq!(sleeps_a_tick(10)[1], (1, no));
+    }
+
+    #[test]
+    fn looks_are_at_most_a_second_apart() {
+        let own = &mut OwnSamples::new(1);
+        for (interval_ns, ticks) in [(1_000_000, 64), (100_000_000, 10), (10_000_000_000, 0)] {
+            own.sleeps = SeenSleeps::default();
+            own.look_at_sleeps(Some(0), 0, interval_ns);
+            // One step of 2 ms.
+            assert_eq!(
+                own.look_at_sleeps(Some(1), 2_000_000, interval_ns),
+                Some(true)
+            );
+            assert_eq!(own.sleeps.ticks_left, ticks);
+        }
     }
 
     #[test]

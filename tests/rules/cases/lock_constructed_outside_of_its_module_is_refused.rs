@@ -2,7 +2,7 @@
 include!("layers.in");
 
 fn broken(real: util::PsLock) -> util::PsLock {
-    util::PsLock { guard: real.guard, own_thread: std::marker::PhantomData }
+    util::PsLock { _guard: real._guard, own_thread: std::marker::PhantomData }
 }
 
 fn main() {}

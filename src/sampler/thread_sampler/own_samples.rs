@@ -6,8 +6,8 @@
 //! well, and costs it less.
 //!
 //! A thread that sleeps very often gets no event either. The kernel stops the event's timer at each
-//! sleep and starts it after each, which takes up to 10 µs in a virtual machine: two threads that
-//! only hand a byte to each other would need four times as long.
+//! sleep and starts it after each, which takes some 10 µs in a virtual machine: threads that only
+//! hand a byte to each other would use four times as much CPU time.
 //!
 //! Periods are random, so that a thread that works in steps is not found in the same part of each step.
 
